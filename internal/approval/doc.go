@@ -14,6 +14,7 @@
 // The folder internal/approval holds what people decide: requests, grants, releases, pauses. Its
 // packages may import each other and those of base, ocip, audit, api, store, config and ipc.
 //
+//   - describe: what a request says to the person who decides, in words that the terminal and the page share
 //   - grants: pre-approvals: of the rest of an exchange, and from one agent to one receiver; their uses, end
 //     and revocation
 //   - pause: pauses of agents, channels and all sending

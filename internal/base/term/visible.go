@@ -118,6 +118,17 @@ func (p *Page) Heading(text string) {
 	p.Say("", Bold, text)
 }
 
+// Title writes a title of the page, which may be foreign.
+func (p *Page) Title(text string) { p.Hang("", "    ", Bold, text) }
+
+// Item names the subject of the next lines, which may be foreign.
+func (p *Page) Item(text string) { p.Hang("  ", "      ", Yellow, text) }
+
+// Code writes a name and a long value on a line of their own, so that a person can copy the value.
+func (p *Page) Code(name, value string) {
+	p.Hang(p.Paint(Dim, name+" "), strings.Repeat(" ", len(name)+1), NoColour, value)
+}
+
 // Say writes the program's own words, behind an indent.
 func (p *Page) Say(indent string, c Colour, text string) {
 	for _, line := range Fold(text, p.Screen.Width-len(indent)) {

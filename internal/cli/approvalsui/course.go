@@ -9,9 +9,8 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/approval/describe"
 	"github.com/openclawos/ocipd/internal/base/term"
-	"github.com/openclawos/ocipd/internal/ocip"
-	"github.com/openclawos/ocipd/internal/ocip/commitment"
 )
 
 // course is the way through the requests of one decision.
@@ -27,15 +26,9 @@ type course struct {
 	total  int
 }
 
-// unlikely reports whether a message is held by guesses alone, and none of them finds a commitment
-// likely.
-func unlikely(a *api.ApprovalSummary) bool {
-	return a.Likelihood == commitment.Low && !slices.ContainsFunc(a.Grounds(), func(g ocip.Ground) bool { return g.Likelihood != commitment.Low })
-}
-
 // atOnce reports whether several requests can be approved by one decision, which shows every text.
 func atOnce(row []*api.ApprovalSummary) bool {
-	return len(row) > 1 && !slices.ContainsFunc(row, func(a *api.ApprovalSummary) bool { return !unlikely(a) })
+	return len(row) > 1 && !slices.ContainsFunc(row, func(a *api.ApprovalSummary) bool { return !describe.Unlikely(a) })
 }
 
 // mark plans the steps through the marked messages of the rows.
@@ -128,9 +121,9 @@ func lookAll(ctx context.Context, decider decider, ids []string, decision string
 // Requests whose pages differ in nothing but their ids share a text.
 func pageTogether(scr term.Screen, all []*api.Approval, unfolded bool) []string {
 	first := all[0]
-	p := &approvalText{term.Page{Screen: scr}}
+	p := &term.Page{Screen: scr}
 	p.Hang("", "    ", term.Bold, fmt.Sprintf("%d requests, unlikely to commit anybody", len(all)))
-	p.Hang("", "    ", term.Bold, whose(first))
+	p.Hang("", "    ", term.Bold, describe.Whose(first))
 	type text struct {
 		lines []string
 		of    []*api.Approval
@@ -138,21 +131,8 @@ func pageTogether(scr term.Screen, all []*api.Approval, unfolded bool) []string 
 	var texts []*text
 	at := map[string]*text{}
 	for _, a := range all {
-		one := &approvalText{term.Page{Screen: scr}}
-		if to := address(a); to != "" {
-			one.Tinted("goes to", term.Yellow, to)
-		}
-		if a.CounterpartyTenantID != "" {
-			one.Fact("their tenant", a.CounterpartyTenantID)
-		}
-		for _, g := range a.Grounds() {
-			one.Tinted("why", term.Yellow, reasonOf(a, &g))
-		}
-		one.Fact("likely", likelyOf(&a.ApprovalSummary))
-		one.message(a)
-		metadata := one.sending(a, unfolded)
-		one.background(a)
-		one.metadata(a, metadata, unfolded)
+		one := &term.Page{Screen: scr}
+		(&describe.Text{Writer: one}).Among(a, unfolded)
 		key := strings.Join(one.Lines, "\n")
 		if at[key] == nil {
 			at[key] = &text{lines: one.Lines}

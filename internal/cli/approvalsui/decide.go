@@ -1,6 +1,7 @@
 package approvalsui
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +11,9 @@ import (
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/api/client"
+	"github.com/openclawos/ocipd/internal/approval/describe"
 	"github.com/openclawos/ocipd/internal/base/term"
+	"github.com/openclawos/ocipd/internal/base/text"
 	"github.com/openclawos/ocipd/internal/cli"
 )
 
@@ -67,7 +70,7 @@ func (s *People) Decide(ctx context.Context, name, decision string, f DecideOpti
 	defer c.Close()
 	a, err := findApproval(ctx, c, name)
 	if err != nil {
-		return fmt.Errorf("cannot %s the request: %w", verbOf(decision), err)
+		return fmt.Errorf("cannot %s the request: %w", describe.Verb(decision), err)
 	}
 	if err := s.mayDecide(&a.Approval, decision, f.Digest); err != nil {
 		return err
@@ -94,7 +97,7 @@ func (s *People) Decide(ctx context.Context, name, decision string, f DecideOpti
 	if f.JSON {
 		return s.PrintJSON(result)
 	}
-	fmt.Fprintln(s.Stdout, decidedLine(a.Kind, result))
+	fmt.Fprintln(s.Stdout, describe.Decided(a.Kind, result))
 	switch {
 	case result.GrantID != "":
 		fmt.Fprintf(s.Stdout, "its exchange is approved within these bounds: ocipd approvals revoke %s takes that back\n", cli.Argument(result.GrantID))
@@ -115,39 +118,33 @@ func resolveApproval(ctx context.Context, c *client.Client, params api.ApprovalR
 // mayDecide returns the refusal that the daemon would give.
 func (s *People) mayDecide(a *api.Approval, decision, digest string) error {
 	switch {
-	case decision == api.DecideDeny && canTakeBack(a):
+	case decision == api.DecideDeny && describe.CanTakeBack(a):
 		return nil
 	case a.State != api.ApprovalPending && a.Decision != nil:
 		return decidedBefore(a.ApprovalID, decision, a.State, a.Decision.By, a.Decision.At, time.Now())
 	case digest != "" && digest != a.Digest:
 		return s.stale(decision, a.ApprovalID, a.Changed)
 	case !slices.Contains(api.DecisionsOf(a.Kind), decision):
-		return fmt.Errorf("cannot %s %s: %s", verbOf(decision), a.ApprovalID, notOffered(a.Kind))
+		return fmt.Errorf("cannot %s %s: %s", describe.Verb(decision), a.ApprovalID, describe.NotOffered(a.Kind))
 	case decision == api.DecideApprove && !a.Approvable:
-		return fmt.Errorf("cannot approve %s: %s; %s", a.ApprovalID, cannotApprove(a), wordsOf(a.Kind).instead)
+		return fmt.Errorf("cannot approve %s: %s; %s", a.ApprovalID, describe.CannotApprove(a), describe.WordsOf(a.Kind).Instead)
 	}
 	return nil
 }
 
-// canTakeBack reports whether an approval can still be withdrawn: nobody has fetched the
-// message, or the effect may not have been done.
-func canTakeBack(a *api.Approval) bool {
-	return a.Kind == api.ApprovalOfEffect && a.State == api.ApprovalApproved || a.Delivery == "ready" && (a.State == api.ApprovalApproved || a.State == api.ApprovalTakenOver)
-}
-
 func decidedBefore(id, decision, state, by string, at int64, now time.Time) error {
-	return fmt.Errorf("cannot %s %s: it is %s already, by %s, %s", verbOf(decision), id, stateWords(state), by, term.When(at, now))
+	return fmt.Errorf("cannot %s %s: it is %s already, by %s, %s", describe.Verb(decision), id, describe.State(state), by, term.When(at, now))
 }
 
 // stale shows the changes since the person looked, and returns an error.
 func (s *People) stale(decision, id string, changed []api.ApprovalChange) error {
-	p := &approvalText{term.Page{Screen: s.Screen()}}
+	p := &term.Page{Screen: s.Screen()}
 	p.Screen.Colour.On = p.Screen.Colour.On && term.IsTerminal(s.Stderr)
-	p.changes(changed)
+	(&describe.Text{Writer: p}).Changes(changed)
 	for _, line := range p.Lines {
 		fmt.Fprintln(s.Stderr, line)
 	}
-	return fmt.Errorf("cannot %s %s: it is no longer what you saw; look again: ocipd approvals show %s", verbOf(decision), id, cli.Argument(id))
+	return fmt.Errorf("cannot %s %s: it is no longer what you saw; look again: ocipd approvals show %s", describe.Verb(decision), id, cli.Argument(id))
 }
 
 func (s *People) refusedDecision(err error, decision, id string) error {
@@ -157,7 +154,7 @@ func (s *People) refusedDecision(err error, decision, id string) error {
 	case api.AlreadyDecided:
 		return decidedBefore(id, decision, o.State, o.By, o.At, time.Now())
 	}
-	return fmt.Errorf("cannot %s %s: %w", verbOf(decision), id, err)
+	return fmt.Errorf("cannot %s %s: %w", describe.Verb(decision), id, err)
 }
 
 // words is the person's text in place of a message.
@@ -192,13 +189,13 @@ func (s *People) confirm(ctx context.Context, a *api.Approval, decision, content
 			fmt.Fprintln(s.Stdout, line)
 		}
 	}
-	p := &approvalText{term.Page{Screen: scr}}
+	p := &term.Page{Screen: scr}
 	if content != "" {
-		p.instead(content)
+		(&describe.Text{Writer: p}).Instead(content)
 	}
 	if exchange != nil {
 		p.Heading("What you approve of its exchange")
-		p.Fact("within", within(exchange, now))
+		p.Fact("within", describe.Within(exchange, now))
 		p.Fact("not", "another word, a higher level, acceptances, money, and what only a person may answer: they ask again")
 	}
 	p.Line()
@@ -210,15 +207,6 @@ func (s *People) confirm(ctx context.Context, a *api.Approval, decision, content
 		err = errors.New("nothing was decided")
 	}
 	return err
-}
-
-// instead shows the person's text in place of the message.
-func (p *approvalText) instead(content string) {
-	p.Heading("What you say in its place")
-	p.Quote(content)
-	for _, warning := range term.Misleading(content) {
-		p.Say("    ", term.Red, warning)
-	}
 }
 
 // signature is a person's signature for a decision, if one is required.
@@ -249,3 +237,16 @@ func (s *People) readSignature(ctx context.Context, file string) (string, error)
 	}
 	return string(text), nil
 }
+
+// question asks for confirmation of a decision about the shown request.
+func question(a *api.Approval, decision string) string {
+	verb := describe.Verb(decision)
+	verb = strings.ToUpper(verb[:1]) + verb[1:]
+	if Sends(decision) {
+		return verb + " " + cmp.Or(text.Proquints(a.Digest), term.Printable(a.Digest)) + "?"
+	}
+	return verb + " it?"
+}
+
+// CommandOf is a decision as a command's name.
+func CommandOf(decision string) string { return strings.ReplaceAll(decision, "_", "-") }

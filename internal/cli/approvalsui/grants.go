@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/api/client"
+	"github.com/openclawos/ocipd/internal/approval/describe"
 	"github.com/openclawos/ocipd/internal/base/term"
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/ocip"
@@ -65,28 +66,6 @@ func (b *Beyond) bounds(a *api.Approval, now time.Time) (*api.Bounds, error) {
 	return &some, nil
 }
 
-// within describes bounds.
-func within(b *api.Bounds, now time.Time) string {
-	text := fmt.Sprintf("%s; up to %s", strings.Join(b.Words, ", "), b.Classification)
-	if b.MaxRound > 0 {
-		text += fmt.Sprintf("; to round %d", b.MaxRound)
-	}
-	return text + "; until " + term.When(b.Until, now)
-}
-
-// exchange shows how a request's exchange can be approved too.
-func (p *approvalText) exchange(a *api.Approval, now time.Time) {
-	if a.State != api.ApprovalPending || a.Kind == api.ApprovalOfEscalation {
-		return
-	}
-	switch {
-	case a.Exchange != nil:
-		p.Fact("its exchange", "can be approved with it: "+within(a.Exchange, now)+"; anything new asks again")
-	case a.NoExchange != "":
-		p.Fact("its exchange", "cannot be approved with it: "+a.NoExchange)
-	}
-}
-
 // GrantOptions select pre-approvals for a list.
 type GrantOptions struct {
 	Agent, Kind string
@@ -125,7 +104,7 @@ func (s *People) Grants(ctx context.Context, f GrantOptions) error {
 		if g.Kind == api.GrantOfExchange {
 			to += " in " + g.ExchangeID
 		}
-		t.Add(term.Plain(g.GrantID), term.Plain(stateWords(state)), term.Plain(g.Agent), term.Plain(to), term.Plain(within(&g.Bounds, now)), term.Plain(used), term.Plain(g.By()))
+		t.Add(term.Plain(g.GrantID), term.Plain(describe.State(state)), term.Plain(g.Agent), term.Plain(to), term.Plain(describe.Within(&g.Bounds, now)), term.Plain(used), term.Plain(g.By()))
 	}
 	return t.Write(s.Stdout, s.Screen())
 }
@@ -220,11 +199,11 @@ func (s *People) AddGrant(ctx context.Context, g *NewGrant) error {
 		return fmt.Errorf("cannot make a pre-approval: %w", err)
 	}
 	p.Restored = list.Restored
-	page := &approvalText{term.Page{Screen: s.Screen()}}
+	page := &term.Page{Screen: s.Screen()}
 	page.Heading("Pre-approval")
 	page.Fact("from", p.Agent)
 	page.Fact("to", p.Receiver)
-	page.Fact("within", within(&p.Bounds, now))
+	page.Fact("within", describe.Within(&p.Bounds, now))
 	page.Fact("uses", strconv.Itoa(p.MaxUses))
 	page.Say("  ", term.Dim, "What is held for these keywords alone goes without a question, as assisted by you. Never an answer to a request, an acceptance or money.")
 	if !g.JSON {
@@ -276,14 +255,4 @@ func ends(ctx context.Context, c *client.Client, from, to string) (agent, receiv
 		return "", "", fmt.Errorf("there is no agent %q; ocipd status lists them", from)
 	}
 	return agent, receiver, nil
-}
-
-// besides returns the approvals of a request without the last required one, which is the decision.
-func besides(a *api.Approval) (list []api.ApprovalDecision) {
-	for _, d := range a.Approvals {
-		if last := a.Decision; last == nil || d.By != last.By || d.At != last.At {
-			list = append(list, d)
-		}
-	}
-	return list
 }

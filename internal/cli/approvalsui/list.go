@@ -14,6 +14,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/api/client"
+	"github.com/openclawos/ocipd/internal/approval/describe"
 	"github.com/openclawos/ocipd/internal/base/term"
 	"github.com/openclawos/ocipd/internal/cli"
 )
@@ -277,7 +278,7 @@ func (s *People) Names(ctx context.Context, state, begun string) (all []Named) {
 			id = a.ApprovalID
 		}
 		if cli.PlainWord(id) {
-			all = append(all, Named{id, term.Printable(a.Agent + " → " + a.To() + ": " + cmp.Or(a.Summary, stateWords(a.State)))})
+			all = append(all, Named{id, term.Printable(a.Agent + " → " + a.To() + ": " + cmp.Or(a.Summary, describe.State(a.State)))})
 		}
 	}
 	return all

@@ -12,6 +12,7 @@ import (
 
 	tea "charm.land/bubbletea/v2"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/approval/describe"
 	"github.com/openclawos/ocipd/internal/base/term"
 )
 
@@ -262,7 +263,7 @@ func (d *model) change(a *api.ApprovalSummary) tea.Cmd {
 	switch d.stage {
 	case confirming, writing:
 		d.back()
-		d.say(term.Yellow, "%s changed under your eyes, and is %s now: look again", d.table.short(a.ApprovalID), stateWords(a.State))
+		d.say(term.Yellow, "%s changed under your eyes, and is %s now: look again", d.table.short(a.ApprovalID), describe.State(a.State))
 	case deciding:
 		return nil
 	case choosing, reading, fetching, noting, filtering:
@@ -310,7 +311,7 @@ func (d *model) sort() {
 // matches reports whether a message contains a text.
 func matches(a *api.ApprovalSummary, wanted string) bool {
 	return strings.Contains(strings.ToLower(strings.Join([]string{
-		a.ApprovalID, a.AgentID, a.Agent, a.UserID, a.Counterparty, a.CounterpartyUserID, a.AppID, a.SessionKey, a.TaskID, codesOf(a), whyOf(a), string(a.Likelihood), a.LikelyBecause, a.Summary,
+		a.ApprovalID, a.AgentID, a.Agent, a.UserID, a.Counterparty, a.CounterpartyUserID, a.AppID, a.SessionKey, a.TaskID, describe.Codes(a), describe.Why(a), string(a.Likelihood), a.LikelyBecause, a.Summary,
 	}, "\n")), wanted)
 }
 
@@ -380,19 +381,19 @@ func (d *model) looked(msg lookedMsg) {
 	d.back()
 	switch {
 	case msg.err != nil:
-		d.say(term.Red, "cannot %s it: %v", verbOf(msg.decision), msg.err)
+		d.say(term.Red, "cannot %s it: %v", describe.Verb(msg.decision), msg.err)
 		return
 	case msg.a.State != api.ApprovalPending:
 		d.turnTo(msg.a)
-		d.say(term.Yellow, "it is %s already", stateWords(msg.a.State))
+		d.say(term.Yellow, "it is %s already", describe.State(msg.a.State))
 		return
 	case !slices.Contains(api.DecisionsOf(msg.a.Kind), msg.decision):
 		d.turnTo(msg.a)
-		d.say(term.Yellow, "%s", notOffered(msg.a.Kind))
+		d.say(term.Yellow, "%s", describe.NotOffered(msg.a.Kind))
 		return
 	case msg.decision == api.DecideApprove && !msg.a.Approvable:
 		d.turnTo(msg.a)
-		d.say(term.Red, "it cannot be approved: %s", cannotApprove(msg.a))
+		d.say(term.Red, "it cannot be approved: %s", describe.CannotApprove(msg.a))
 		return
 	}
 	d.asking, d.pageTop, d.course = msg.id, 0, course
@@ -420,9 +421,9 @@ func (d *model) turnTo(a *api.Approval) {
 		return
 	}
 	if d.stage == confirming && d.decision == api.DecideTakeover {
-		p := &approvalText{term.Page{Screen: d.screen}}
+		p := &term.Page{Screen: d.screen}
 		if words := d.instead(); words != "" {
-			p.instead(words)
+			(&describe.Text{Writer: p}).Instead(words)
 		} else {
 			p.Heading("You send the message as your own, as it is")
 		}
@@ -758,12 +759,12 @@ func (d *model) decided(msg decidedMsg) tea.Cmd {
 			return d.nextMarked()
 		}
 		d.note = ""
-		d.say(term.Green, "%s", decidedLine(msg.kind, msg.result))
+		d.say(term.Green, "%s", describe.Decided(msg.kind, msg.result))
 		if msg.result.GrantID != "" {
 			d.say(term.Green, "approved, and its exchange: ocipd approvals revoke %s takes that back", msg.result.GrantID)
 		}
 		if len(msg.done) > 1 {
-			d.say(term.Green, "%s: %d of them, the last in record %d", stateWords(msg.result.State), len(msg.done), msg.result.AuditSeq)
+			d.say(term.Green, "%s: %d of them, the last in record %d", describe.State(msg.result.State), len(msg.done), msg.result.AuditSeq)
 		}
 		return nil
 	}
@@ -777,7 +778,7 @@ func (d *model) decided(msg decidedMsg) tea.Cmd {
 	case api.AlreadyDecided:
 		d.say(term.Yellow, "%s", decidedBefore(d.table.short(msg.id), msg.decision, o.State, o.By, o.At, d.now))
 	default:
-		d.say(term.Red, "%scannot %s it: %v", before, verbOf(msg.decision), msg.err)
+		d.say(term.Red, "%scannot %s it: %v", before, describe.Verb(msg.decision), msg.err)
 	}
 	return nil
 }

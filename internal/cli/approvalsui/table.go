@@ -9,10 +9,9 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/approval/describe"
 	"github.com/openclawos/ocipd/internal/base/term"
 	"github.com/openclawos/ocipd/internal/cli"
-	"github.com/openclawos/ocipd/internal/ocip"
-	"github.com/openclawos/ocipd/internal/ocip/commitment"
 )
 
 // The orders of a list.
@@ -24,27 +23,12 @@ const (
 // Orders lists them, beginning with the default for pending requests.
 func Orders() []string { return []string{OrderLikelihood, OrderAge} }
 
-// rank orders requests by likelihood: first those that are not held by a guess alone, and then the
-// likeliest.
-func rank(a *api.ApprovalSummary) int {
-	const guessed = 1000 // more than all ranks of those that a rule holds
-	// A request of an earlier version has no chance, and goes after the others of its likelihood.
-	likely := 200*slices.Index(commitment.Likelihoods(), a.Likelihood) + 100 - a.Chance
-	if !slices.ContainsFunc(a.Grounds(), func(g ocip.Ground) bool { return g.Likelihood == "" }) {
-		return guessed + likely
-	}
-	if a.Likelihood == "" {
-		return 200*len(commitment.Likelihoods()) - 201 // between an unlikely commitment and a likely one
-	}
-	return likely
-}
-
 // before compares requests by an order; the older of two equal ones comes first.
 func before(order string) func(a, b *api.ApprovalSummary) int {
 	return func(a, b *api.ApprovalSummary) int {
 		likelier := 0
 		if order == OrderLikelihood {
-			likelier = cmp.Compare(rank(a), rank(b))
+			likelier = cmp.Compare(describe.Rank(a), describe.Rank(b))
 		}
 		return cmp.Or(likelier, cmp.Compare(a.AskedAt, b.AskedAt), strings.Compare(a.ApprovalID, b.ApprovalID))
 	}
@@ -72,21 +56,9 @@ func alone(all []*api.ApprovalSummary) []group {
 	return rows
 }
 
-// alike puts messages with the same agent, counterparty, reason, likelihood, first line and
-// state into one row. Pending ones that are unlikely to commit anybody need not have the same first
-// line.
+// alike puts like messages into one row.
 func alike(all []*api.ApprovalSummary) []group {
-	type kind struct {
-		agent, to, codes, summary, state string
-		likelihood                       commitment.Likelihood
-	}
-	return parted[group](all, func(a *api.ApprovalSummary) kind {
-		k := kind{a.Agent, a.To(), codesOf(a), a.Summary, a.State, a.Likelihood}
-		if a.State == api.ApprovalPending && unlikely(a) {
-			k.summary = ""
-		}
-		return k
-	})
+	return parted[group](all, describe.Like)
 }
 
 // count is how many messages the rows are.
@@ -212,7 +184,7 @@ func newTable(all []*api.ApprovalSummary, state string, now time.Time) *table {
 		for at, text := range map[int]func(*api.ApprovalSummary) string{
 			agentColumn:  func(a *api.ApprovalSummary) string { return a.AgentID },
 			likelyColumn: func(a *api.ApprovalSummary) string { return string(a.Likelihood) },
-			whyColumn:    whyOf,
+			whyColumn:    describe.Why,
 		} {
 			if !slices.ContainsFunc(all, func(a *api.ApprovalSummary) bool { return text(a) != text(all[0]) }) {
 				t.alike = append(t.alike, at)
@@ -262,14 +234,6 @@ func (t *table) columns() []term.Column {
 	return columns
 }
 
-// taskOf names the task that a request is of: by its title, or by its id.
-func taskOf(a *api.ApprovalSummary) string {
-	if a.TaskID == "" {
-		return ""
-	}
-	return cmp.Or(a.Target, a.TaskID)
-}
-
 // row shows similar messages by the oldest of them.
 func (t *table) row(row group) []term.Cell {
 	a := row.oldest()
@@ -277,21 +241,21 @@ func (t *table) row(row group) []term.Cell {
 	if len(row) > 1 {
 		times = strconv.Itoa(len(row))
 	}
-	last := term.Cell{Text: term.ShortAge(time.UnixMilli(a.ExpiresAt).Sub(t.now)), Colour: urgency(a.ExpiresAt, t.now)}
+	last := term.Cell{Text: term.ShortAge(time.UnixMilli(a.ExpiresAt).Sub(t.now)), Colour: describe.Urgency(a.ExpiresAt, t.now)}
 	if t.states {
-		state := stateWords(a.State)
+		state := describe.State(a.State)
 		if a.State == api.ApprovalApproved && a.Blocked != "" {
 			state += ": " + a.Blocked
 		}
-		last = term.Cell{Text: term.Printable(state), Colour: stateColour(a.State)}
+		last = term.Cell{Text: term.Printable(state), Colour: describe.StateColour(a.State)}
 	}
 	likely := string(a.Likelihood)
 	if !t.brief {
-		likely = chanceOf(a)
+		likely = describe.ChanceOf(a)
 	}
 	return []term.Cell{
-		{Text: term.Printable(t.short(a.ApprovalID)), Colour: term.Bold}, {Text: times, Colour: term.Yellow}, {Text: term.Printable(a.AgentID)}, {Text: term.Address(cmp.Or(a.To(), taskOf(a)))},
-		{Text: term.Printable(likely)}, {Text: term.Printable(whyOf(a)), Colour: term.Yellow}, {Text: term.Printable(saysOf(row))}, {Text: term.ShortAge(t.now.Sub(time.UnixMilli(a.AskedAt)))}, last,
+		{Text: term.Printable(t.short(a.ApprovalID)), Colour: term.Bold}, {Text: times, Colour: term.Yellow}, {Text: term.Printable(a.AgentID)}, {Text: term.Address(cmp.Or(a.To(), describe.TaskOf(a)))},
+		{Text: term.Printable(likely)}, {Text: term.Printable(describe.Why(a)), Colour: term.Yellow}, {Text: term.Printable(saysOf(row))}, {Text: term.ShortAge(t.now.Sub(time.UnixMilli(a.AskedAt)))}, last,
 	}
 }
 
@@ -387,48 +351,5 @@ func (t *table) measure(rows [][]term.Cell) {
 				t.widths[i] = max(t.widths[i], term.Width(row[i].Text))
 			}
 		}
-	}
-}
-
-// whyOf says briefly why a request waits. An escalation waits for a person to look at it,
-// and a delivery for a person to say whether it was sent.
-func whyOf(a *api.ApprovalSummary) string {
-	switch a.Kind {
-	case api.ApprovalOfEscalation:
-		return "yours to answer"
-	case api.ApprovalOfDelivery:
-		return "sent or not?"
-	}
-	var words []string
-	for _, g := range a.Grounds() {
-		if word := why(g.Code); !slices.Contains(words, word) {
-			words = append(words, word)
-		}
-	}
-	return strings.Join(words, ", ")
-}
-
-// codesOf lists the codes of all grounds of a request.
-func codesOf(a *api.ApprovalSummary) string {
-	var codes []string
-	for _, g := range a.Grounds() {
-		codes = append(codes, string(g.Code))
-	}
-	return strings.Join(codes, " ")
-}
-
-// why describes a code in a word.
-func why(code ocip.Code) string {
-	switch code {
-	case ocip.CommitmentRequiresHuman:
-		return "commitment"
-	case ocip.RoundLimit:
-		return "round limit"
-	case ocip.ChainLimit:
-		return "chain limit"
-	case ocip.PolicyRequiresApproval:
-		return "policy"
-	default:
-		return strings.ReplaceAll(strings.ToLower(string(code)), "_", " ")
 	}
 }

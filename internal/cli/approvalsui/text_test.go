@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/openclawos/ocipd/internal/audit/gate"
 	"slices"
 	"strings"
 	"testing"
@@ -13,7 +12,9 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/approval/describe"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/audit/gate"
 	"github.com/openclawos/ocipd/internal/base/term"
 	"github.com/openclawos/ocipd/internal/base/text"
 	"github.com/openclawos/ocipd/internal/cli"
@@ -359,61 +360,6 @@ What goes along
 	}
 }
 
-func TestSendingIsShownNextToTheMessage(t *testing.T) {
-	const says = "|  disclosure    Sent by user's OpenClaw assistant"
-	for sending, want := range map[string]string{
-		"Yes.":        "  the message above, as it is" + says,
-		"Yes. By AI":  "  the message above, and right behind it|    │  By AI" + says,
-		"By AI: Yes.": "  the message above, and right before it|    │ By AI: " + says,
-		"No.":         "  this, which is not the message above|    │ No." + says,
-		// Only the daemon's own line is folded, and only as it stands.
-		"Yes.\n\n" + ocip.DisclosureLabel:       `  the message above, with the line "Sent by user's OpenClaw assistant"`,
-		"Yes.\n\n" + ocip.DisclosureLabel + "!": "  the message above, and right behind it|    │ |    │ |    │ Sent by user's OpenClaw assistant!" + says,
-	} {
-		p := &approvalText{term.Page{Screen: term.Screen{Terminal: true, Width: 80}}}
-		p.content("Yes.", &sent{Content: sending, Metadata: jsontext.Value(`{"aiDisclosure":"Sent by user's OpenClaw assistant"}`)}, false)
-		if got := strings.Join(p.Lines, "|"); got != want {
-			t.Errorf("%q is shown as %q, want %q", sending, got, want)
-		}
-	}
-}
-
-// Metadata from the daemon is folded until requested; metadata from the app never is.
-func TestMetadataFold(t *testing.T) {
-	for object, want := range map[string]string{
-		`{"ocip":{"v":1},"exchange":{},"caption":"I promise"}`: `|Its metadata|    │ "caption": "I promise"|  folded        i shows what ocipd adds: ocip, exchange`,
-		`{"ocip":{"v":1}}`: "  folded        i shows what ocipd adds: ocip",
-		`{"ocipLog":{},"target":"dave","dispatchId":"1"}`: "  folded        i shows what ocipd adds: ocipLog, dispatchId, target",
-		`{"target":"erin"}`: `|Its metadata|    │ "target": "erin"`,
-		`{"caption":"x"}`:   `|Its metadata|    │ "caption": "x"`,
-		"{\"ocip\":\x1b":    `|Its metadata|    │ {"ocip":‹U+001B›`,
-		"":                  "",
-	} {
-		p := &approvalText{term.Page{Screen: term.Screen{Terminal: true, Width: 80}}}
-		p.metadata(&api.Approval{ApprovalSummary: api.ApprovalSummary{Target: "dave"}}, jsontext.Value(object), false)
-		if got := strings.Join(p.Lines, "|"); got != want {
-			t.Errorf("%q is shown as %q, want %q", object, got, want)
-		}
-	}
-}
-
-func TestMembers(t *testing.T) {
-	for object, want := range map[string]string{
-		`{"a":[1,{"b":2}],"c":"\u202e"}`: `    │ "a": [1, {"b": 2}]|    │ "c": "\u202e"`,
-		`{}`:                             "    │ ",
-		`[1,2]`:                          "    │ [1, 2]",
-		`{"a":1,`:                        `    │ {"a":1,`,
-		"\x1b":                           "    │ ‹U+001B›",
-		"{\"\u202e\":\"\u3164\"}":        `    │ "\u202e": "\u3164"`,
-	} {
-		p := &approvalText{term.Page{Screen: term.Screen{Terminal: true, Width: 80}}}
-		p.members(jsontext.Value(object))
-		if got := strings.Join(p.Lines, "|"); got != want {
-			t.Errorf("%q is shown as %q, want %q", object, got, want)
-		}
-	}
-}
-
 // flood is many different messages of one agent, followed by one of another.
 func flood(n int) []*api.ApprovalSummary {
 	all := make([]*api.ApprovalSummary, 0, n+1)
@@ -583,7 +529,7 @@ func TestWhy(t *testing.T) {
 		ocip.CommitmentRequiresHuman: "commitment", ocip.RoundLimit: "round limit", ocip.ChainLimit: "chain limit",
 		ocip.PolicyRequiresApproval: "policy", ocip.ReplyNotExpected: "reply not expected",
 	} {
-		if got := why(code); got != want {
+		if got := describe.Word(code); got != want {
 			t.Errorf("%s is %q", code, got)
 		}
 	}
@@ -649,7 +595,7 @@ func TestDecidedLine(t *testing.T) {
 		api.ApprovalPending: "1 of 2 approvals are given", api.ApprovalApproved: "approved:", api.ApprovalDenied: "denied:",
 		api.ApprovalTakenOver: "taken over:", api.ApprovalResolved: "resolved:", "odd\x1b_state": "odd‹U+001B› state (record 7)",
 	} {
-		if got := decidedLine(api.ApprovalOfMessage, api.ApprovalResolveResult{State: state, Needed: 2, Given: 1, AuditSeq: 7}); !strings.HasPrefix(got, want) {
+		if got := describe.Decided(api.ApprovalOfMessage, api.ApprovalResolveResult{State: state, Needed: 2, Given: 1, AuditSeq: 7}); !strings.HasPrefix(got, want) {
 			t.Errorf("%s is %q", state, got)
 		}
 	}

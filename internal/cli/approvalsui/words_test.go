@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/openclawos/ocipd/internal/api"
-	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/approval/describe"
 	"github.com/openclawos/ocipd/internal/base/term"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/ocip/commitment"
@@ -27,16 +27,16 @@ func asked(kind string, n int) *api.ApprovalSummary {
 // a tool call also for withdrawn approvals.
 func TestEachKindHasItsWords(t *testing.T) {
 	for _, kind := range []string{api.ApprovalOfMessage, api.ApprovalOfEscalation, api.ApprovalOfEffect, api.ApprovalOfPermission, api.ApprovalOfDelivery} {
-		w := wordsOf(kind)
-		said, offered := slices.Sorted(maps.Keys(w.does)), api.DecisionsOf(kind)
+		w := describe.WordsOf(kind)
+		said, offered := slices.Sorted(maps.Keys(w.Does)), api.DecisionsOf(kind)
 		slices.Sort(offered)
-		_, takenBack := w.done[api.ApprovalRevoked]
+		_, takenBack := w.Done[api.ApprovalRevoked]
 		results := len(offered)
 		if takenBack {
 			results++
 		}
-		if !slices.Equal(said, offered) || len(w.done) != results || takenBack != (kind == api.ApprovalOfMessage || kind == api.ApprovalOfPermission) {
-			t.Errorf("%s has words for %q and what %q did, want %q", kind, said, slices.Sorted(maps.Keys(w.done)), offered)
+		if !slices.Equal(said, offered) || len(w.Done) != results || takenBack != (kind == api.ApprovalOfMessage || kind == api.ApprovalOfPermission) {
+			t.Errorf("%s has words for %q and what %q did, want %q", kind, said, slices.Sorted(maps.Keys(w.Done)), offered)
 		}
 		if kind == api.ApprovalOfMessage {
 			continue
@@ -48,11 +48,11 @@ func TestEachKindHasItsWords(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, decision := range offered {
-			if (decision != api.DecideApprove || a.Approvable) && !strings.Contains(page.String(), "\n  ocipd approvals "+CommandOf(decision)+" "+a.ApprovalID+"\n      "+w.does[decision]+"\n") {
+			if (decision != api.DecideApprove || a.Approvable) && !strings.Contains(page.String(), "\n  ocipd approvals "+CommandOf(decision)+" "+a.ApprovalID+"\n      "+w.Does[decision]+"\n") {
 				t.Errorf("%s: %s is not offered in\n%s", kind, decision, page.String())
 			}
 		}
-		if text := page.String() + decidedLine(kind, api.ApprovalResolveResult{State: api.ApprovalPending}) + notOffered(kind); strings.Contains(text, "message") || strings.Contains(text, "wrote") {
+		if text := page.String() + describe.Decided(kind, api.ApprovalResolveResult{State: api.ApprovalPending}) + describe.NotOffered(kind); strings.Contains(text, "message") || strings.Contains(text, "wrote") {
 			t.Errorf("%s is spoken of as a message:\n%s", kind, text)
 		}
 	}
@@ -79,7 +79,7 @@ func TestEffectPage(t *testing.T) {
 		api.ApprovalDenied: "denied: the task does not do it (record 7)", api.ApprovalRequestChanges: "request changes: the task does not do it, and may ask for something else (record 7)",
 		api.ApprovalRevoked: "revoked (record 7)",
 	} {
-		if got := decidedLine(api.ApprovalOfEffect, api.ApprovalResolveResult{State: state, Needed: 2, Given: 1, AuditSeq: 7}); got != want {
+		if got := describe.Decided(api.ApprovalOfEffect, api.ApprovalResolveResult{State: state, Needed: 2, Given: 1, AuditSeq: 7}); got != want {
 			t.Errorf("%s is %q, want %q", state, got, want)
 		}
 	}
@@ -114,7 +114,7 @@ func TestEveryGroundIsShown(t *testing.T) {
 	}
 	first := ocip.Ground{Code: ocip.FirstContactHeld, Reason: "nobody has written to them"}
 	all := []*api.ApprovalSummary{held(1, first), held(2, words(commitment.High), first), held(3, first, words(commitment.Low)), held(4, words(commitment.High))}
-	if got := whyOf(all[1]); got != "commitment, first contact" {
+	if got := describe.Why(all[1]); got != "commitment, first contact" {
 		t.Errorf("the list says %q", got)
 	}
 	if len(alike(all)) != 4 {
@@ -182,30 +182,5 @@ func TestOrders(t *testing.T) {
 	a := heldInFull(likely(1, "low"))
 	if page := strings.Join(approvalPage(term.Screen{Width: 80}, a, askedAt, true), "\n"); !strings.Contains(page, "\n  likely        low\n") {
 		t.Errorf("the page is\n%s", page)
-	}
-}
-
-// TestReasonInWords checks that the reason of a message that is held for its words is a sentence with
-// these words.
-func TestReasonInWords(t *testing.T) {
-	const content = "Hello. I'll send it by Friday; see you. The meeting is off."
-	found := func(rule string, start, end int, shadow bool) audit.Detection {
-		return audit.Detection{Rule: rule, Start: start, End: end, Shadow: shadow}
-	}
-	for _, tt := range []struct {
-		found []audit.Detection
-		want  string
-	}{
-		{[]audit.Detection{found("commitment.first-person-future", 7, 16, false), found("commitment.meeting", 44, 51, false)}, "It seems to promise something: «I'll send it by Friday»"},
-		{[]audit.Detection{found("commitment.meeting", 44, 51, false)}, "It has a word that can commit somebody: «meeting is off»"},
-		{[]audit.Detection{found("commitment.first-person-future", 7, 16, true), found("commitment.meeting", 44, 51, false)}, "It has a word that can commit somebody: «meeting is off»"},
-		{[]audit.Detection{found("commitment.de", 7, 900, false)}, "It seems to promise something in German"},
-		{[]audit.Detection{{Rule: "commitment.money", Member: "metadata.note", Start: 0, End: 3}}, "It seems to spend or offer money"},
-		{nil, "It has a word that can commit somebody"},
-	} {
-		a := &api.Approval{Content: content, Detections: tt.found}
-		if got := reasonOf(a, &ocip.Ground{Code: ocip.CommitmentRequiresHuman, Guess: ocip.Guess{Likelihood: "low"}}); got != tt.want {
-			t.Errorf("%+v: %s, want %s", tt.found, got, tt.want)
-		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/approval/describe"
 	"github.com/openclawos/ocipd/internal/base/term"
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/ocip"
@@ -260,9 +261,9 @@ func say(p *cli.Process, method string, said *spoken) error {
 				continue
 			}
 			if said.Detections != nil {
-				b.WriteString("\n" + term.OneLine(cli.HeldWords(said.content, said.Detections)))
+				b.WriteString("\n" + term.OneLine(describe.HeldWords(said.content, said.Detections)))
 			}
-			b.WriteString("\nlikely " + term.OneLine(cli.Likely(g.Guess)))
+			b.WriteString("\nlikely " + term.OneLine(describe.Likely(g.Guess)))
 		}
 		if said.ApprovalID != "" {
 			b.WriteString("\nto decide: ocipd approvals show " + said.ApprovalID)

@@ -1,11 +1,8 @@
-package approvalsui
+package describe
 
 import (
-	"bufio"
 	"cmp"
-	"context"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -14,65 +11,17 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/base/term"
 	"github.com/openclawos/ocipd/internal/base/text"
-	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
-// Show prints one held message, or the text to sign for a decision about it.
-func (s *People) Show(ctx context.Context, name, decision, content, note string, with Beyond, asJSON bool) error {
-	content, err := s.words(ctx, content)
-	if err != nil {
-		return err
-	}
-	c, err := s.DialOperator(ctx)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	a, err := findApproval(ctx, c, name)
-	if err != nil {
-		return fmt.Errorf("cannot show the request: %w", err)
-	}
-	switch {
-	case asJSON:
-		_, err = s.Stdout.Write(s.Screen().JSONLine(a.raw))
-	case decision != "":
-		var text string
-		bounds, failed := with.bounds(&a.Approval, time.Now())
-		if failed != nil {
-			return failed
-		}
-		if text, err = a.Approval.TextToSign(decision, content, note, bounds); err == nil {
-			_, err = io.WriteString(s.Stdout, text)
-		}
-	default:
-		err = writeApproval(s.Stdout, s.Screen(), &a.Approval, time.Now())
-	}
-	return err
-}
-
-// writeApproval shows a held message to a person who may have to decide.
-func writeApproval(out io.Writer, scr term.Screen, a *api.Approval, now time.Time) error {
-	w := bufio.NewWriter(out)
-	advice := &approvalText{term.Page{Screen: scr}}
-	advice.advice(a)
-	for _, line := range append(approvalPage(scr, a, now, true), advice.Lines...) {
-		fmt.Fprintln(w, line)
-	}
-	return w.Flush()
-}
-
-// approvalPage describes a held message without the advice, the text first and the metadata
-// last. It always shows the texts and the metadata of the agent's app. Unless unfolded is set, it only
-// names what ocipd adds, so that a short message fits a screen.
-func approvalPage(scr term.Screen, a *api.Approval, now time.Time, unfolded bool) []string {
-	p := &approvalText{term.Page{Screen: scr}}
+// Request describes a request without the advice, the text first and the metadata last. It always
+// shows the texts and the metadata of the agent's app. Unless unfolded is set, it only names what
+// ocipd adds, so that a short message fits a screen.
+func (p *Text) Request(a *api.Approval, now time.Time, unfolded bool) {
 	p.title(a)
 	p.outcome(a, now)
-	p.changes(a.Changed)
-	p.message(a)
-	metadata := p.sending(a, unfolded)
-	p.background(a)
+	p.Changes(a.Changed)
+	metadata := p.said(a, unfolded)
 	p.deciding(a, now)
 	if unfolded {
 		p.facts(a, now)
@@ -83,53 +32,75 @@ func approvalPage(scr term.Screen, a *api.Approval, now time.Time, unfolded bool
 	p.Line()
 	words := text.Proquints(a.Digest)
 	if unfolded || words == "" {
-		// Copyable: it fits on a line of its own.
-		p.Hang(p.Paint(term.Dim, "digest "), "       ", term.NoColour, a.Digest)
+		p.Code("digest", a.Digest)
 	}
 	if words != "" {
-		p.Hang(p.Paint(term.Dim, "words "), "       ", term.NoColour, words)
+		p.Code("words", words)
 	}
 	if unfolded && a.RequestDigest != "" {
-		p.Hang(p.Paint(term.Dim, "request "), "        ", term.NoColour, a.RequestDigest)
+		p.Code("request", a.RequestDigest)
 	}
-	return p.Lines
 }
 
-// approvalText formats a held message in lines.
-type approvalText struct{ term.Page }
+// said describes the message in the form to be sent, and the messages before it. It returns the
+// metadata.
+func (p *Text) said(a *api.Approval, unfolded bool) jsontext.Value {
+	p.message(a)
+	metadata := p.sending(a, unfolded)
+	p.background(a)
+	return metadata
+}
 
-// title names the main facts: who speaks for whom, to whom, and why the message is held.
-func (p *approvalText) title(a *api.Approval) {
-	p.Hang("", "    ", term.Bold, "approval "+a.ApprovalID+": "+stateWords(a.State))
-	p.Hang("", "    ", term.Bold, whose(a))
-	if at := address(a); at != "" {
-		p.Tinted("goes to", term.Yellow, at)
-	}
-	if a.CounterpartyTenantID != "" {
-		p.Fact("their tenant", a.CounterpartyTenantID)
-	}
-	for _, g := range a.Grounds() {
-		p.Tinted("why", term.Yellow, reasonOf(a, &g))
-	}
+// Among describes a request that is decided together with others: its reasons and all of its texts.
+func (p *Text) Among(a *api.Approval, unfolded bool) {
+	p.receiver(a)
+	p.grounds(a)
+	p.Fact("likely", LikelyOf(&a.ApprovalSummary))
+	p.metadata(a, p.said(a, unfolded), unfolded)
+}
+
+// title names the main facts: the speaker, the receiver, and the reasons for the hold.
+func (p *Text) title(a *api.Approval) {
+	p.Title("approval " + a.ApprovalID + ": " + State(a.State))
+	p.Title(Whose(a))
+	p.receiver(a)
+	p.grounds(a)
 	if a.Likelihood != "" {
-		p.Fact("likely", likelyOf(&a.ApprovalSummary))
+		p.Fact("likely", LikelyOf(&a.ApprovalSummary))
 	}
 	if a.EscalatedExchange != "" {
 		p.Fact("held by", "the round limit of exchange "+a.EscalatedExchange)
 	}
 	// An effect whose files differ can be approved again once they are put back.
 	if a.State == api.ApprovalPending && (!a.Approvable || a.Blocked != "") {
-		p.Tinted("blocked", term.Red, cannotApprove(a))
+		p.Tinted("blocked", term.Red, CannotApprove(a))
+	}
+}
+
+// receiver describes the receiver, as far as the title does not.
+func (p *Text) receiver(a *api.Approval) {
+	if at := addressOf(a); at != "" {
+		p.Tinted("goes to", term.Yellow, at)
+	}
+	if a.CounterpartyTenantID != "" {
+		p.Fact("their tenant", a.CounterpartyTenantID)
+	}
+}
+
+// grounds describes the reasons for which the request waits.
+func (p *Text) grounds(a *api.Approval) {
+	for _, g := range a.Grounds() {
+		p.Tinted("why", term.Yellow, ReasonOf(a, &g))
 	}
 }
 
 // deciding describes the required approvals and the time limit.
-func (p *approvalText) deciding(a *api.Approval, now time.Time) {
+func (p *Text) deciding(a *api.Approval, now time.Time) {
 	if a.State != api.ApprovalPending {
 		return
 	}
 	p.Heading("What a decision takes")
-	p.Tinted("expires", urgency(a.ExpiresAt, now), term.When(a.ExpiresAt, now))
+	p.Tinted("expires", Urgency(a.ExpiresAt, now), term.When(a.ExpiresAt, now))
 	needed := term.Count(a.Needed, "person")
 	if a.Needed != 1 {
 		needed = fmt.Sprintf("%d people", a.Needed)
@@ -150,14 +121,14 @@ func acting(agent, user string) string {
 	return agent + " for " + user
 }
 
-// whose describes who asks and for whom: a message has a receiver, and a task's request
+// Whose names the asking agent and its user: a message has a receiver, and a task's request
 // belongs to the task.
-func whose(a *api.Approval) string {
+func Whose(a *api.Approval) string {
 	if a.Kind == api.ApprovalOfPermission && a.TaskID == "" {
 		return acting(a.AgentID, a.UserID)
 	}
 	if a.Kind == api.ApprovalOfEffect || a.Kind == api.ApprovalOfPermission {
-		return acting(a.AgentID, a.UserID) + ", task " + taskOf(&a.ApprovalSummary)
+		return acting(a.AgentID, a.UserID) + ", task " + TaskOf(&a.ApprovalSummary)
 	}
 	return acting(a.Agent, a.UserID) + " → " + receiving(a)
 }
@@ -188,7 +159,7 @@ func receiving(a *api.Approval) string {
 }
 
 // address is the message's address, if the session does not show it.
-func address(a *api.Approval) string {
+func addressOf(a *api.Approval) string {
 	at := a.Address
 	if at.Target == "" || !a.Group && a.SessionKey == at.Channel+":"+at.Target {
 		return ""
@@ -203,7 +174,7 @@ func address(a *api.Approval) string {
 	return text
 }
 
-func (p *approvalText) facts(a *api.Approval, now time.Time) {
+func (p *Text) facts(a *api.Approval, now time.Time) {
 	p.Heading("Where it comes from")
 	p.Fact("agent", a.AgentID)
 	for _, at := range [][2]string{{"app", a.AppID}, {"session", a.SessionKey}, {"task", a.TaskID}} {
@@ -226,7 +197,7 @@ func (p *approvalText) facts(a *api.Approval, now time.Time) {
 }
 
 // fewFacts names in one paragraph where a request comes from, without what its title says.
-func (p *approvalText) fewFacts(a *api.Approval, now time.Time) {
+func (p *Text) fewFacts(a *api.Approval, now time.Time) {
 	from := []string{"app " + a.AppID, "level " + a.Classification, "asked " + term.ShortAge(now.Sub(time.UnixMilli(a.AskedAt))) + " ago"}
 	if a.AppID == "" {
 		from = from[1:]
@@ -240,7 +211,7 @@ func (p *approvalText) fewFacts(a *api.Approval, now time.Time) {
 // urgent is the time before expiry from which it is shown in colour.
 const urgent = 10 * time.Minute
 
-func urgency(expires int64, now time.Time) term.Colour {
+func Urgency(expires int64, now time.Time) term.Colour {
 	if time.UnixMilli(expires).Sub(now) < urgent {
 		return term.Red
 	}
@@ -248,23 +219,23 @@ func urgency(expires int64, now time.Time) term.Colour {
 }
 
 // outcome describes the decisions.
-func (p *approvalText) outcome(a *api.Approval, now time.Time) {
+func (p *Text) outcome(a *api.Approval, now time.Time) {
 	for _, d := range besides(a) {
 		p.decided("approved", term.Green, &d, now)
 	}
 	if a.Decision != nil {
-		p.decided(stateWords(a.State), stateColour(a.State), a.Decision, now)
+		p.decided(State(a.State), StateColour(a.State), a.Decision, now)
 	}
 	if a.Delivery != "" {
 		c := term.NoColour
 		if a.Delivery != "sent" {
 			c = term.Yellow
 		}
-		p.Tinted("delivery", c, cmp.Or(wordsOf(a.Kind).delivery[a.Delivery], stateWords(a.Delivery)))
+		p.Tinted("delivery", c, cmp.Or(WordsOf(a.Kind).Delivery[a.Delivery], State(a.Delivery)))
 	}
 }
 
-func (p *approvalText) decided(what string, c term.Colour, d *api.ApprovalDecision, now time.Time) {
+func (p *Text) decided(what string, c term.Colour, d *api.ApprovalDecision, now time.Time) {
 	p.Tinted(what, c, fmt.Sprintf("by %s, %s", d.By, term.When(d.At, now)))
 	if d.Fingerprint != "" {
 		p.Fact("signed", "with "+d.Fingerprint)
@@ -274,21 +245,21 @@ func (p *approvalText) decided(what string, c term.Colour, d *api.ApprovalDecisi
 	}
 }
 
-// changes shows the differences from the version that the person saw: for long texts, only
+// Changes shows the differences from the version that the person saw: for long texts, only
 // the differing lines.
-func (p *approvalText) changes(changed []api.ApprovalChange) {
+func (p *Text) Changes(changed []api.ApprovalChange) {
 	if len(changed) == 0 {
 		return
 	}
 	p.Heading("What changed since it was last shown")
 	for _, c := range changed {
-		p.Hang("  ", "      ", term.Yellow, c.Field)
+		p.Item(c.Field)
 		was, now := differing(changeLines(c.Was), changeLines(c.Now))
 		for _, side := range []struct {
 			name  string
 			lines []string
 		}{{"was", was}, {"now", now}} {
-			p.Line("    ", p.Paint(term.Dim, side.name))
+			p.Say("    ", term.Dim, side.name)
 			if len(side.lines) > 0 {
 				p.Quote(strings.Join(side.lines, "\n"))
 			}
@@ -321,8 +292,8 @@ func differing(was, now []string) (only, instead []string) {
 }
 
 // message shows the agent's text, or its intended action, with the findings in it.
-func (p *approvalText) message(a *api.Approval) {
-	p.Heading(wordsOf(a.Kind).title)
+func (p *Text) message(a *api.Approval) {
+	p.Heading(WordsOf(a.Kind).Title)
 	switch {
 	case a.Kind == api.ApprovalOfEscalation:
 		p.Quote(a.Summary)
@@ -342,7 +313,7 @@ func (p *approvalText) message(a *api.Approval) {
 }
 
 // quote shows a part of one of the message's texts, with the findings in it and warnings about it.
-func (p *approvalText) quote(a *api.Approval, e api.Extract) {
+func (p *Text) quote(a *api.Approval, e api.Extract) {
 	spans := make([]term.Span, 0, len(a.Detections))
 	for _, d := range a.Detections {
 		if d.Member == e.Member {
@@ -356,7 +327,7 @@ func (p *approvalText) quote(a *api.Approval, e api.Extract) {
 }
 
 // elsewhere shows the other texts with findings, except those of files.
-func (p *approvalText) elsewhere(a *api.Approval) {
+func (p *Text) elsewhere(a *api.Approval) {
 	for i, e := range a.Extracts {
 		if !strings.HasPrefix(e.Member, api.FileMember) && (i == 0 || a.Extracts[i-1].Member != e.Member) {
 			p.Fact("and in", e.Member)
@@ -367,7 +338,7 @@ func (p *approvalText) elsewhere(a *api.Approval) {
 
 // extracts shows the available parts of a member's text, and the size of the omitted ones.
 // It reports whether there are any.
-func (p *approvalText) extracts(a *api.Approval, member string) (some bool) {
+func (p *Text) extracts(a *api.Approval, member string) (some bool) {
 	at, of := 0, 0
 	leftOut := func(n int) {
 		if n > 0 {
@@ -386,7 +357,7 @@ func (p *approvalText) extracts(a *api.Approval, member string) (some bool) {
 }
 
 // along shows the files, inline parts and addresses of the message.
-func (p *approvalText) along(a *api.Approval) {
+func (p *Text) along(a *api.Approval) {
 	if len(a.Media) > 0 {
 		p.Heading("What goes along")
 	}
@@ -452,7 +423,7 @@ func findingAt(a *api.Approval, d *audit.Detection) string {
 }
 
 // background shows the messages that led to this one.
-func (p *approvalText) background(a *api.Approval) {
+func (p *Text) background(a *api.Approval) {
 	if len(a.Transcript) > 0 {
 		p.Heading("What was said before in this exchange")
 		for _, t := range a.Transcript {
@@ -472,7 +443,7 @@ func (p *approvalText) background(a *api.Approval) {
 	}
 }
 
-func (p *approvalText) data(shared []ocip.Shared, withheld []ocip.Withheld) {
+func (p *Text) data(shared []ocip.Shared, withheld []ocip.Withheld) {
 	if len(shared)+len(withheld) > 0 {
 		p.Heading("What data goes with it")
 	}
@@ -484,42 +455,10 @@ func (p *approvalText) data(shared []ocip.Shared, withheld []ocip.Withheld) {
 	}
 }
 
-// advice says how to decide.
-func (p *approvalText) advice(a *api.Approval) {
-	id := cli.Argument(a.ApprovalID)
-	if canTakeBack(a) {
-		p.Line()
-		if a.Kind == api.ApprovalOfEffect {
-			p.Line("To take it back, unless it has begun:")
-		} else {
-			p.Line("To take it back:")
-		}
-		p.Line("  ocipd approvals deny " + id)
-		return
-	}
-	if a.State != api.ApprovalPending {
-		return
-	}
-	p.Line()
-	p.Line("To decide:")
-	for _, decision := range api.DecisionsOf(a.Kind) {
-		if decision == api.DecideApprove && !a.Approvable {
-			continue
-		}
-		command := "  ocipd approvals " + CommandOf(decision) + " " + id
-		p.Line(command)
-		p.Say("      ", term.Dim, wordsOf(a.Kind).does[decision])
-		if decision == api.DecideApprove && a.Exchange != nil {
-			p.Line(command + " --exchange")
-			p.Say("      ", term.Dim, "send it, and what follows in its exchange within the bounds above")
-		}
-	}
-}
+// State is a state in words for people.
+func State(state string) string { return strings.ReplaceAll(state, "_", " ") }
 
-// stateWords is a state in words for people.
-func stateWords(state string) string { return strings.ReplaceAll(state, "_", " ") }
-
-func stateColour(state string) term.Colour {
+func StateColour(state string) term.Colour {
 	switch state {
 	case api.ApprovalPending:
 		return term.Yellow
@@ -531,4 +470,51 @@ func stateColour(state string) term.Colour {
 		return term.Dim
 	}
 	return term.NoColour
+}
+
+// CanTakeBack reports whether an approval can still be withdrawn: nobody has fetched the
+// message, or the effect may not have been done.
+func CanTakeBack(a *api.Approval) bool {
+	return a.Kind == api.ApprovalOfEffect && a.State == api.ApprovalApproved || a.Delivery == "ready" && (a.State == api.ApprovalApproved || a.State == api.ApprovalTakenOver)
+}
+
+// Instead shows the person's text in place of the message.
+func (p *Text) Instead(content string) {
+	p.Heading("What you say in its place")
+	p.Quote(content)
+	for _, warning := range term.Misleading(content) {
+		p.Say("    ", term.Red, warning)
+	}
+}
+
+// Within describes bounds.
+func Within(b *api.Bounds, now time.Time) string {
+	text := fmt.Sprintf("%s; up to %s", strings.Join(b.Words, ", "), b.Classification)
+	if b.MaxRound > 0 {
+		text += fmt.Sprintf("; to round %d", b.MaxRound)
+	}
+	return text + "; until " + term.When(b.Until, now)
+}
+
+// exchange shows how a request's exchange can be approved too.
+func (p *Text) exchange(a *api.Approval, now time.Time) {
+	if a.State != api.ApprovalPending || a.Kind == api.ApprovalOfEscalation {
+		return
+	}
+	switch {
+	case a.Exchange != nil:
+		p.Fact("its exchange", "can be approved with it: "+Within(a.Exchange, now)+"; anything new asks again")
+	case a.NoExchange != "":
+		p.Fact("its exchange", "cannot be approved with it: "+a.NoExchange)
+	}
+}
+
+// besides returns the approvals of a request without the last required one, which is the decision.
+func besides(a *api.Approval) (list []api.ApprovalDecision) {
+	for _, d := range a.Approvals {
+		if last := a.Decision; last == nil || d.By != last.By || d.At != last.At {
+			list = append(list, d)
+		}
+	}
+	return list
 }

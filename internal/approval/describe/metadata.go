@@ -1,4 +1,4 @@
-package approvalsui
+package describe
 
 import (
 	"bytes"
@@ -12,7 +12,7 @@ import (
 
 // metadata shows the metadata of the text. The kernel takes the folded members out of what apps say,
 // or has read them: exchange has an app's wishes. The target is folded if it is that of the request.
-func (p *approvalText) metadata(a *api.Approval, object jsontext.Value, unfolded bool) {
+func (p *Text) metadata(a *api.Approval, object jsontext.Value, unfolded bool) {
 	if len(object) == 0 {
 		return
 	}
@@ -44,7 +44,7 @@ func (p *approvalText) metadata(a *api.Approval, object jsontext.Value, unfolded
 }
 
 // members writes a JSON object, one member a line.
-func (p *approvalText) members(object jsontext.Value) {
+func (p *Text) members(object jsontext.Value) {
 	shown := term.PrintableJSON(object.Clone())
 	if err := shown.Format(jsontext.PreserveRawStrings(true), jsontext.SpaceAfterColon(true), jsontext.SpaceAfterComma(true)); err != nil {
 		shown = object

@@ -1,4 +1,4 @@
-package approvalsui
+package describe
 
 import (
 	"strconv"
@@ -19,7 +19,7 @@ type sent struct {
 
 // sending shows the message as it would be sent, and the parts that would not be. It
 // returns the metadata.
-func (p *approvalText) sending(a *api.Approval, unfolded bool) (metadata jsontext.Value) {
+func (p *Text) sending(a *api.Approval, unfolded bool) (metadata jsontext.Value) {
 	if len(a.Sending) > 0 {
 		p.Heading("What would be sent")
 		var s sent
@@ -38,7 +38,7 @@ func (p *approvalText) sending(a *api.Approval, unfolded bool) (metadata jsontex
 
 // content shows a text to be sent, compared with the text already shown, and the disclosure of its
 // sender.
-func (p *approvalText) content(shown string, s *sent, unfolded bool) {
+func (p *Text) content(shown string, s *sent, unfolded bool) {
 	var says struct {
 		Label string `json:"aiDisclosure"`
 	}
