@@ -32,24 +32,32 @@ func (p *Peer) Ancestors() ([]string, error) {
 	if !p.alive() || p.PID <= 0 {
 		return fail(ErrGone)
 	}
-	var line []string
-	for pid := p.PID; pid > 0 && len(line) < maxAncestors; {
-		stat, err := os.ReadFile(procPath(pid, "stat"))
-		if err != nil {
-			return fail(err)
-		}
-		start, err := parseStartTime(string(stat))
-		if err != nil {
-			return fail(err)
-		}
-		line = append(line, processName(pid, start))
-		if pid, err = parseParent(string(stat)); err != nil {
-			return fail(err)
-		}
+	line, err := lineOf(p.PID)
+	if err != nil {
+		return fail(err)
 	}
 	// This check comes last: data read from a reused pid is not about this process.
 	if !p.alive() {
 		return fail(ErrGone)
+	}
+	return line, nil
+}
+
+// lineOf names a process, its parent, and so on.
+func lineOf(pid int32) (line []string, err error) {
+	for pid > 0 && len(line) < maxAncestors {
+		stat, err := os.ReadFile(procPath(pid, "stat"))
+		if err != nil {
+			return nil, err
+		}
+		start, err := parseStartTime(string(stat))
+		if err != nil {
+			return nil, err
+		}
+		line = append(line, processName(pid, start))
+		if pid, err = parseParent(string(stat)); err != nil {
+			return nil, err
+		}
 	}
 	return line, nil
 }

@@ -99,15 +99,21 @@ func (p *Peer) Process() (string, error) {
 
 func processName(pid int32, start string) string { return strconv.Itoa(int(pid)) + "@" + start }
 
+// parseName reads a name that processName made.
+func parseName(name string) (pid int32, start string, ok bool) {
+	digits, start, ok := strings.Cut(name, "@")
+	n, err := strconv.ParseInt(digits, 10, 32)
+	return int32(n), start, ok && err == nil && n > 0 && name == processName(int32(n), start)
+}
+
 // Runs reports whether the process still runs that [Peer.Process] named in this boot. A process
 // that cannot be seen counts as running.
 func Runs(name string) bool {
-	pid, start, ok := strings.Cut(name, "@")
-	n, err := strconv.ParseInt(pid, 10, 32)
-	if !ok || err != nil || n <= 0 {
+	n, start, ok := parseName(name)
+	if !ok {
 		return false
 	}
-	now, err := startTime(int32(n))
+	now, err := startTime(n)
 	switch {
 	case err == nil:
 		return now == start
