@@ -15,6 +15,7 @@
 // client. Its packages may import each other and those of base, ocip and audit.
 //
 //   - client: the Go client of the protocol
+//   - consoleapi: parameters and results of the methods for programs that answer other processes
 //   - members: the bounds of members of parameters, as tags of their fields, and the engine
 //     that checks parameters by them
 //   - schema: JSON Schemas of the types, the published schema of the protocol, and TypeScript

@@ -411,7 +411,7 @@ func (d *Daemon) startKernel(ctx context.Context) error {
 		return err
 	}
 	d.kernel, err = kernel.New(ctx, kernel.Options{
-		Boot: d.boot, Runs: peer.Runs,
+		Boot: d.boot, Runs: peer.Runs, Look: peer.Look,
 		Terms: terms, Store: d.store, Settings: d.settings, Search: d.index, Notify: d.notices, Digest: d.keys.Digest, Keys: d.keys.DigestForm, Now: time.Now, NewID: d.ids.next, Metrics: d.metrics, Log: d.log.Named("kernel"),
 		Subject: d.taskSubject, Tasks: d.taskOf,
 	})

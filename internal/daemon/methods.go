@@ -70,6 +70,7 @@ func (d *Daemon) methods() []ipc.Method {
 		ipc.OperatorStreamAs[jsontext.Value]("audit.tail", api.Reads, func(ctx context.Context, who api.Peer, p *api.AuditTailParams) (ipc.Feed, error) {
 			return reads.tail(ctx, who, p, log.Tail)
 		}),
+		ipc.OperatorAs("peer.check", api.Reads, k.Behalf.Check),
 		ipc.OperatorAs("backup.note", api.Unsigned, reads.backup),
 		ipc.Operator("audit.verify", api.Reads, d.auditVerify),
 		ipc.Operator("audit.inspect", api.Reads, d.auditInspect),

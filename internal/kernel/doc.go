@@ -14,6 +14,7 @@
 //
 //   - attachments: finds what a message sends along besides its text: addresses, files, inline
 //     bytes
+//   - behalf: judges the processes for which operators' programs ask, and records refusals
 //   - contacts: lists with whom agents had sessions; forgets what messages have shown of one
 //   - exchange: state between an agent and its counterparties: exchanges, locks of pairs, causal
 //     chains, owed answers, budgets, addresses, sessions, observed speakers, heads of logs

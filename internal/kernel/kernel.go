@@ -17,7 +17,9 @@ import (
 	"github.com/openclawos/ocipd/internal/audit/gate"
 	"github.com/openclawos/ocipd/internal/base/keylock"
 	"github.com/openclawos/ocipd/internal/base/metrics"
+	"github.com/openclawos/ocipd/internal/base/peer"
 	"github.com/openclawos/ocipd/internal/kernel/attachments"
+	"github.com/openclawos/ocipd/internal/kernel/behalf"
 	"github.com/openclawos/ocipd/internal/kernel/contacts"
 	"github.com/openclawos/ocipd/internal/kernel/exchange"
 	"github.com/openclawos/ocipd/internal/kernel/exchanges"
@@ -96,6 +98,8 @@ type Options struct {
 	// runs; if Runs is nil, all do.
 	Boot string
 	Runs func(process string) bool
+	// Look describes a process by its name. If it is nil, no process is seen.
+	Look func(process string) (peer.Seen, error)
 	// Metrics, if set, counts the kernel's work.
 	Metrics *metrics.Set
 	Log     *zap.Logger
@@ -153,6 +157,9 @@ type Kernel struct {
 	// Exempt are the connections whose callers need not ask about tool calls.
 	Exempt hooks.Exemptions
 
+	// Behalf judges the processes for which operators' programs ask.
+	Behalf *behalf.Judge
+
 	closing context.Context
 	stop    context.CancelFunc
 	tasks   sync.WaitGroup
@@ -195,10 +202,9 @@ func New(ctx context.Context, o Options) (*Kernel, error) {
 	if err != nil {
 		return nil, err
 	}
+	k.Behalf = behalf.New(behalf.Options{Look: o.Look, MayOperate: func(line []string) error { return registry.MayOperateFrom(k.apps, line) }, Commit: k.commit, Now: o.Now, NewID: o.NewID})
 	k.exchanges = exchanges.New(exchanges.Options{Store: o.Store, State: k.state, Requests: k.requests, Apps: k.apps, Commit: k.commit, Search: o.Search.Query, Waiting: k.outbox.Waiting, Settled: func() { k.settled.Add(1); k.tasks.Go(k.recall) }, Now: o.Now, NewID: o.NewID})
-	tell := func(r *approval.Request, c *store.Change, o api.ApprovalOutcome) error {
-		return k.rules().tell(r, c, o, nil)
-	}
+	tell := tells(k)
 	k.hooks = hooks.New(hooks.Options{InForce: func() *hooks.Rules { return k.rules().hookRules }, Apps: k.apps, State: k.state, Store: o.Store, Pauses: k.pauses, Commit: k.commit, Keys: o.Keys, Tell: tell, Now: o.Now, NewID: o.NewID, Log: o.Log})
 	if k.releases, err = releases.New(ctx, releases.Options{
 		Store: o.Store, Commit: k.commit, Approvals: k.Approvals, Now: o.Now, NewID: o.NewID, Closing: k.closing, Log: o.Log, Search: k.search.Query, Tell: tell,
@@ -218,6 +224,13 @@ func New(ctx context.Context, o Options) (*Kernel, error) {
 	k.inboxes = inbox.New(inbox.Options{Outbox: k.outbox, Contacts: k.contacts, Apps: k.apps, Ours: hints.Own(), Digest: o.Digest, Now: o.Now, NewID: o.NewID, Closing: k.closing.Done()})
 	k.tasks.Go(k.sweep)
 	return k, nil
+}
+
+// tells returns a function that tells an app what became of its request.
+func tells(k *Kernel) func(*approval.Request, *store.Change, api.ApprovalOutcome) error {
+	return func(r *approval.Request, c *store.Change, o api.ApprovalOutcome) error {
+		return k.rules().tell(r, c, o, nil)
+	}
 }
 
 // recall takes back what is queued for connections and may not be written any more. It waits, and

@@ -1585,6 +1585,10 @@ export interface Methods {
     result: unknown;
     stream: true;
   };
+  "peer.check": {
+    params: PeerCheckParams;
+    result: PeerCheckResult;
+  };
   "backup.note": {
     params: BackupNoteParams;
     result: OK;
@@ -1719,6 +1723,16 @@ export interface PausedScope {
   channel?: string;
   since: string;
   by: string;
+}
+
+export interface PeerCheckParams {
+  /** The processes, each as pid@start: the process id, and the start time in field 22 of /proc/PID/stat. */
+  processes: string[];
+}
+
+export interface PeerCheckResult {
+  /** The first process that has ended, cannot be seen, is another user's than the caller, or is an app or actor of tasks or was started by one. Absent if all may be answered. */
+  refused?: RefusedProcess;
 }
 
 export interface PolicyFault {
@@ -1864,6 +1878,11 @@ export interface Redeemed {
   claim: string;
   data: unknown;
   replayed?: boolean;
+}
+
+export interface RefusedProcess {
+  process: string;
+  why: string;
 }
 
 export interface RegisterParams {

@@ -28,6 +28,8 @@ func formOf(name string) *Form {
 		return byPattern("`sha256:…`", `^sha256:[0-9a-f]{64}$`, "want sha256: and 64 digits")
 	case "cursor":
 		return byPattern("cursor", `^[0-9A-Za-z._-]{0,1000}[0-9A-Za-z._-]{0,1000}$`, "not the cursor of a read")
+	case "process":
+		return byPattern("`pid@start`", `^[1-9][0-9]{0,9}@[0-9]{1,20}$`, "%q is not the pid and the start time of a process, such as 4711@123456")
 	case "app":
 		return &Form{"package name", api.AppIDPattern.String(), api.AppIDPattern.MatchString, "%q is not a package name such as @acme/telegram"}
 	case "version":

@@ -181,6 +181,15 @@ func (r *Registry) MayOperate(p api.Peer) error {
 		r.log.Warn("cannot tell where an operator comes from: refused", zap.Error(err))
 		return api.Errorf(api.Forbidden, "the kernel cannot tell which process this is, so it cannot tell it from an app")
 	}
+	return MayOperateFrom(r, line)
+}
+
+// MayOperateFrom is [Registry.MayOperate] for a process without a connection. The line names the
+// process, its parent and so on.
+func MayOperateFrom(r *Registry, line []string) error {
+	if r.terms().AppsMayOperate {
+		return nil
+	}
 	for _, process := range line {
 		if app, ok := r.processes.app(process); ok {
 			return api.Errorf(api.Forbidden, "this process is %s or was started by it (process %s); apps and actors of tasks do not operate the daemon", called(app), process)

@@ -1357,6 +1357,16 @@ class PausedScope(_PausedScope, total=False):
     channel: str
 
 
+class PeerCheckParams(TypedDict):
+    # The processes, each as pid@start: the process id, and the start time in field 22 of /proc/PID/stat.
+    processes: List[str]
+
+
+class PeerCheckResult(TypedDict, total=False):
+    # The first process that has ended, cannot be seen, is another user's than the caller, or is an app or actor of tasks or was started by one. Absent if all may be answered.
+    refused: 'RefusedProcess'
+
+
 class PolicyFault(TypedDict):
     file: str
     line: int
@@ -1530,6 +1540,11 @@ class _Redeemed(TypedDict):
 
 class Redeemed(_Redeemed, total=False):
     replayed: bool
+
+
+class RefusedProcess(TypedDict):
+    process: str
+    why: str
 
 
 class RegisterParams(TypedDict):
