@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -83,6 +85,10 @@ func onFillingDisk(t *testing.T) {
 	}
 	held := alice.held(ocip.CommitmentRequiresHuman, "telegram:dave", "I promise to do it by Friday", fresh(nil))
 	shown := h.shown(held.ApprovalID)
+	var unread [8]api.DispatchResult
+	for i := range unread {
+		unread[i] = alice.held(ocip.CommitmentRequiresHuman, "telegram:dave", fmt.Sprintf("I promise to do number %d by Friday", i), fresh(nil))
+	}
 
 	h.leaveFree(12 << 20)
 	h.disk("warn")
@@ -111,8 +117,16 @@ func onFillingDisk(t *testing.T) {
 	contains(t, failure.Message, "the disk is nearly full")
 	late.Close()
 
-	// Completely full: the reserve holds the last records.
+	// Completely full: the reserve holds what people still read and decide, and the last records.
 	h.leaveFree(0)
+	for _, held := range unread {
+		if result := h.decides(api.DecideDeny, held.ApprovalID); result.State != api.ApprovalDenied {
+			t.Errorf("decided on a full disk: %+v", result)
+		}
+	}
+	if events := h.decisions(unread[0].ApprovalID); !slices.Equal(events, []string{api.ApprovalDenied}) {
+		t.Errorf("on record: %v", events)
+	}
 	h.stop()
 	h.freeDisk()
 	h.start()

@@ -30,9 +30,11 @@ type readText struct{ by, approval, digest string }
 // someReads bounds the remembered reads. A forgotten one is recorded again.
 const someReads = 4096
 
-func (r *reads) record(event string, about audit.Record, details map[string]any) error {
+// record puts a read on record. The read of a pending request may use the disk's reserve, because a
+// person decides only about what was shown.
+func (r *reads) record(event string, about audit.Record, details map[string]any, pending bool) error {
 	about.ID, about.ActionType, about.Event, about.Details = r.d.ids.next(), audit.ActionSecurity, event, details
-	_, err := r.d.store.Commit(&store.Change{Drains: true, Records: []*audit.Record{&about}})
+	_, err := r.d.store.Commit(&store.Change{Drains: true, Last: pending, Records: []*audit.Record{&about}})
 	if err != nil {
 		err = storeerror.NotRecorded("cannot record who reads it, so it is not shown", err)
 	}
@@ -59,7 +61,7 @@ func (r *reads) approval(ctx context.Context, who api.Peer, p *api.ApprovalParam
 	}
 	details := api.ByPerson(who, "")
 	details["digest"] = a.Digest
-	if err := r.record("held_text_read", audit.Record{ApprovalID: a.ApprovalID, TaskID: a.TaskID}, details); err != nil {
+	if err := r.record("held_text_read", audit.Record{ApprovalID: a.ApprovalID, TaskID: a.TaskID}, details, a.State == api.ApprovalPending); err != nil {
 		return api.Approval{}, err
 	}
 	if r.seen == nil || len(r.seen) >= someReads {
@@ -118,7 +120,7 @@ func (r *reads) tail(ctx context.Context, who api.Peer, p *api.AuditTailParams, 
 		if !p.Filter.Unbounded() {
 			details["filter"] = p.Filter
 		}
-		if err := r.record("log_exported", audit.Record{}, details); err != nil {
+		if err := r.record("log_exported", audit.Record{}, details, false); err != nil {
 			return nil, err
 		}
 	}
@@ -129,5 +131,5 @@ func (r *reads) tail(ctx context.Context, who api.Peer, p *api.AuditTailParams, 
 func (r *reads) backup(_ context.Context, who api.Peer, p *api.BackupNoteParams) (api.OK, error) {
 	details := api.ByPerson(who, "")
 	details["directory"] = p.Directory
-	return api.OK{OK: true}, r.record("backup_begun", audit.Record{}, details)
+	return api.OK{OK: true}, r.record("backup_begun", audit.Record{}, details, false)
 }

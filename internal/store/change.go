@@ -30,7 +30,8 @@ type Change struct {
 	// delivery's receipt, the end of an app. It is written even while the disk is nearly full, as
 	// long as there is more than the reserve.
 	Drains bool
-	// Last marks a person's decision. It drains, and may use the reserve.
+	// Last marks a person's decision, and what the person reads for it. It drains, and may use the
+	// reserve.
 	Last bool
 	// Alarm marks records about the log itself, such as that the mirror is lost or the daemon
 	// stops. They release nothing, so they are written even when nothing may be released. An alarm
