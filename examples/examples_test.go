@@ -17,6 +17,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -299,15 +300,20 @@ func TestBeginnersFaults(t *testing.T) {
 		t.Run(bot[0], func(t *testing.T) {
 			t.Parallel()
 			needs(t, bot[0])
+			ends := func(c *exec.Cmd, code int, want, line string) {
+				t.Helper()
+				var said bytes.Buffer
+				c.Stdin, c.Stdout, c.Stderr = strings.NewReader(line+"\n"), &said, &said
+				_ = c.Run()
+				if got := said.String(); c.ProcessState.ExitCode() != code || !strings.HasPrefix(got, want) || strings.Count(got, "\n") != 1 {
+					t.Errorf("exit code %d, want %d and %q; it says\n%s", c.ProcessState.ExitCode(), code, want, got)
+				}
+			}
 			says := func(p *place, code int, want string, env ...string) {
 				t.Helper()
 				c := p.command(bot[0], bot[1:]...)
-				var said bytes.Buffer
-				c.Env, c.Stdin, c.Stdout, c.Stderr = append(p.env, env...), strings.NewReader("telegram:4711 Hello\n"), &said, &said
-				_ = c.Run()
-				if got := said.String(); c.ProcessState.ExitCode() != code || !strings.HasPrefix(got, want) || strings.Count(got, "\n") != 1 {
-					t.Errorf("exit code %d, want %d; it says\n%s", c.ProcessState.ExitCode(), code, got)
-				}
+				c.Env = append(p.env, env...)
+				ends(c, code, want, "telegram:4711 Hello")
 			}
 			nowhere := &place{T: t, env: append(os.Environ(), "XDG_RUNTIME_DIR=/nonexistent")}
 			says(nowhere, 1, "ocipd does not answer on /nonexistent/openclawos/kernel.sock (")
@@ -315,7 +321,32 @@ func TestBeginnersFaults(t *testing.T) {
 			if _, err := os.Stat(dir); err != nil { // or else a daemon of this machine could answer
 				says(nowhere, 1, "ocipd does not answer on "+dir+"/kernel.sock (", "XDG_RUNTIME_DIR=")
 			}
+			says(nowhere, 1, "", "OPENCLAWOS_KERNEL_SOCKET=/"+strings.Repeat("long", 50))
+			locked := t.TempDir() + "/kernel.sock"
+			l, err := net.Listen("unix", locked)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			if err := os.Chmod(locked, 0); err != nil {
+				t.Fatal(err)
+			}
+			if bot, may := withoutRoot(bot); may {
+				c := nowhere.command(bot[0], bot[1:]...)
+				c.Env = append(c.Env, "OPENCLAWOS_KERNEL_SOCKET="+locked)
+				ends(c, 1, "cannot reach the daemon at "+locked+": the socket belongs to another user\n", "telegram:4711 Hello")
+			}
+			if len(bot) > 1 {
+				ends(nowhere.command(bot[0], alone(t, bot[1])), 1, "cannot find the package ", "telegram:4711 Hello")
+			}
 			p := serve(t)
+			for _, line := range []string{"Hello", ""} {
+				ends(p.command(bot[0], bot[1:]...), 0, "refused "+line+": INVALID_PARAMS: data.sessionKey: ", line)
+			}
+			for session, missing := range map[string]string{"telegram": "TELEGRAM_TOKEN", "slack": "SLACK_TOKEN", "irc": "IRC_SERVER", "email": "SMTP_SERVER"} {
+				ends(p.command(bot[0], append(slices.Clone(bot[1:]), "--networks")...), 0, "sending failed: not sent: the variable "+missing+" is not set\n", session+":4711 How far is the review?")
+			}
+			ends(p.command(bot[0], append(slices.Clone(bot[1:]), "--networks")...), 0, "sending failed: not sent: there is no network ", "fax:4711 How far is the review?")
 			says(p, 0, "refused telegram:4711: FORBIDDEN: app @example/other speaks for no agent; bind one with agents[].app", "BOT_APP=@example/other")
 			in, lines, err := os.Pipe()
 			if err != nil {
@@ -334,6 +365,74 @@ func TestBeginnersFaults(t *testing.T) {
 			first.end()
 		})
 	}
+}
+
+// withoutRoot is a bot's command without root's right to open everybody's files, and false if that
+// cannot be had.
+func withoutRoot(bot []string) (command []string, may bool) {
+	path, err := exec.LookPath(bot[0])
+	if bot[0] == "go" {
+		path, err = filepath.Join(tools, "go"), nil
+	}
+	command = append([]string{path}, bot[1:]...)
+	if err == nil && os.Getuid() == 0 {
+		command = append([]string{"setpriv", "--bounding-set=-dac_override,-dac_read_search"}, command...)
+		_, err = exec.LookPath("setpriv")
+	}
+	return command, err == nil
+}
+
+// alone copies a bot's file to where nothing else is.
+func alone(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The bots look for the SDK two folders above.
+	dir := filepath.Join(t.TempDir(), "a", "b")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, filepath.Base(file)), text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(dir, filepath.Base(file))
+}
+
+// TestAppScriptEnds has the app in the shell say in one line that no daemon listens, and end if it is
+// refused.
+func TestAppScriptEnds(t *testing.T) {
+	needs(t, "bash")
+	needs(t, "jq")
+	needs(t, "socat")
+	nowhere := &place{T: t, env: append(os.Environ(), "XDG_RUNTIME_DIR=/nonexistent")}
+	c := nowhere.command("bash", "shell/app.sh")
+	var said bytes.Buffer
+	c.Stderr = &said
+	if err := c.Run(); err == nil || !strings.Contains(said.String(), "nobody answers on /nonexistent/openclawos/kernel.sock; start it: ocipd serve") {
+		t.Errorf("without a daemon: %v\n%s", err, &said)
+	}
+	p := serve(t)
+	in, lines, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	other := &place{t, append(slices.Clone(p.env), "BOT_APP=@tour/shell"), p.socket}
+	first := other.run(t, []string{"go"}, in)
+	if _, err := io.WriteString(lines, "telegram:4711 Hello\n"); err != nil {
+		t.Fatal(err)
+	}
+	first.next("refused ")
+	c = p.command("bash", "shell/app.sh")
+	if out, err := c.Output(); err == nil || !strings.HasPrefix(string(out), `app.register → {"code":"CONFLICT","message":"app @tour/shell is connected already: end the program`) || strings.Count(string(out), "\n") != 1 {
+		t.Errorf("a second copy: %v\n%s", err, out)
+	}
+	if err := lines.Close(); err != nil {
+		t.Fatal(err)
+	}
+	first.end()
 }
 
 // TestNetworks has each bot send by Telegram, Slack, IRC and e-mail to a stand-in of each:

@@ -21,10 +21,18 @@ import (
 
 const patience = 30 * time.Second
 
+// settings are the variables that a network needs.
+var settings = map[string][]string{"telegram": {"TELEGRAM_TOKEN"}, "slack": {"SLACK_TOKEN"}, "irc": {"IRC_SERVER"}, "email": {"SMTP_SERVER", "MAIL_FROM"}}
+
 // network sends by Telegram, Slack, IRC or e-mail: what the bot calls with --networks.
 // It fails where it has not sent.
 func network(session, content string) error {
 	channel, target, _ := strings.Cut(session, ":")
+	for _, name := range settings[channel] {
+		if os.Getenv(name) == "" {
+			return fmt.Errorf("not sent: the variable %s is not set", name)
+		}
+	}
 	var err error
 	switch channel {
 	case "telegram":

@@ -19,7 +19,7 @@ func send(_ context.Context, t *client.Text) error {
 	}
 	err := call(t.SessionKey, t.Content)
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "cannot tell whether it was sent: %v\n", err)
+		fmt.Fprintf(os.Stderr, "sending failed: %v\n", err)
 	}
 	return err
 }

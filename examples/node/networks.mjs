@@ -6,6 +6,11 @@ import { createInterface } from "node:readline";
 
 const { env } = process;
 
+function setting(name) {
+  if (!env[name]) throw new Error(`not sent: the variable ${name} is not set`);
+  return env[name];
+}
+
 async function post(url, token, body) {
   const headers = { "Content-Type": "application/json; charset=utf-8", ...(token && { Authorization: `Bearer ${token}` }) };
   const answer = await fetch(url, { method: "POST", headers, body: JSON.stringify(body), signal: AbortSignal.timeout(30_000) });
@@ -14,10 +19,10 @@ async function post(url, token, body) {
 }
 
 const telegram = (chat, text) =>
-  post(`${env.TELEGRAM_API ?? "https://api.telegram.org"}/bot${env.TELEGRAM_TOKEN}/sendMessage`, "", { chat_id: chat, text });
+  post(`${env.TELEGRAM_API ?? "https://api.telegram.org"}/bot${setting("TELEGRAM_TOKEN")}/sendMessage`, "", { chat_id: chat, text });
 
 const slack = (channel, text) =>
-  post(`${env.SLACK_API ?? "https://slack.com/api"}/chat.postMessage`, env.SLACK_TOKEN, { channel, text });
+  post(`${env.SLACK_API ?? "https://slack.com/api"}/chat.postMessage`, setting("SLACK_TOKEN"), { channel, text });
 
 // converse says and hears lines; talk does both.
 async function converse(server, talk) {
@@ -32,7 +37,7 @@ async function converse(server, talk) {
   }
 }
 
-const irc = (target, text) => converse(env.IRC_SERVER, async (say, lines) => {
+const irc = (target, text) => converse(setting("IRC_SERVER"), async (say, lines) => {
   const nick = env.IRC_NICK ?? "bot";
   const parts = text.split(/\r\n|\r|\n/).filter((line) => line); // a line of the text is no command of its own
   if (parts.some((line) => Buffer.byteLength(line) > 400)) throw new Error("not sent: a line is too long for IRC");
@@ -51,12 +56,12 @@ const irc = (target, text) => converse(env.IRC_SERVER, async (say, lines) => {
   if (!welcome) throw new Error("not sent: the server has closed the connection");
 });
 
-const email = (address, text) => converse(env.SMTP_SERVER, async (say, lines) => {
+const email = (address, text) => converse(setting("SMTP_SERVER"), async (say, lines) => {
   if (/[\s<>]/.test(address)) throw new Error(`not sent: ${address} is no address`);
   const body = Buffer.from(text).toString("base64").match(/.{1,76}/g) ?? [];
-  const mail = [`From: ${env.MAIL_FROM}`, `To: ${address}`, "Subject: A message", "MIME-Version: 1.0",
+  const mail = [`From: ${setting("MAIL_FROM")}`, `To: ${address}`, "Subject: A message", "MIME-Version: 1.0",
     "Content-Type: text/plain; charset=utf-8", "Content-Transfer-Encoding: base64", "", ...body, "."].join("\r\n");
-  const steps = ["EHLO localhost", `MAIL FROM:<${env.MAIL_FROM}>`, `RCPT TO:<${address}>`, "DATA", mail, "QUIT"];
+  const steps = ["EHLO localhost", `MAIL FROM:<${setting("MAIL_FROM")}>`, `RCPT TO:<${address}>`, "DATA", mail, "QUIT"];
   for await (const line of lines) {
     if (!/^[23]/.test(line)) throw new Error(`not sent: ${line}`);
     if (line[3] === "-") continue; // more of the same answer comes
@@ -68,6 +73,8 @@ const email = (address, text) => converse(env.SMTP_SERVER, async (say, lines) =>
 
 export async function send({ sessionKey: session, content }) {
   const [channel, target] = [session.slice(0, session.indexOf(":")), session.slice(session.indexOf(":") + 1)];
-  await { telegram, slack, irc, email }[channel](target, content);
+  const network = new Map(Object.entries({ telegram, slack, irc, email })).get(channel);
+  if (!network) throw new Error(`not sent: there is no network ${channel}`);
+  await network(target, content);
   console.log(`sent ${session}: ${content.split("\n")[0]}`);
 }

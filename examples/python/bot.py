@@ -4,9 +4,13 @@
 Reads lines "SESSION TEXT" from stdin and sends each text that ocipd allows. A text
 that a person must decide about is sent as soon as it is approved.
 """
-import os, sys
-sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../sdk/python"))  # or: pip install ocipd
-import ocipd
+import os, signal, sys
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../sdk/python"))  # or install it
+try:
+    import ocipd
+except ImportError:
+    sys.exit("cannot find the package ocipd: it is in sdk/python beside examples; pip can install it from there")
+signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends the bot at once; the daemon remembers what is held
 
 if "--networks" in sys.argv:
     from networks import send  # Telegram, Slack, IRC and e-mail
@@ -16,23 +20,19 @@ else:
         print(f"sent {text['sessionKey']}: {text['content'].splitlines()[0]}", flush=True)
 
 
-def resolved(outcome):
-    if not outcome.released:
-        print(f"{outcome.resolution} {outcome.approval_id}", flush=True)
-
-
 try:
-    app = ocipd.App(os.environ.get("BOT_APP", "@example/bot"), send=send, resolved=resolved)
+    app = ocipd.App(os.environ.get("BOT_APP", "@example/bot"), send=send,
+                    resolved=lambda o: o.released or print(f"{o.resolution} {o.approval_id}", flush=True))
 except ocipd.OcipdError as error:
     sys.exit(str(error))
 for line in sys.stdin:
-    session, text = line.rstrip("\n").split(" ", 1)
+    session, _, text = line.rstrip("\n").partition(" ")
     answer = app.deliver(session, text)
     if answer.held:
         print(f"held {session}: {answer.approval_id}", flush=True)  # a repetition is the same request
     elif not answer.allowed:
         print(f"refused {session}: {answer.code}: {answer.reason}", flush=True)
     elif answer.error:
-        print(f"cannot tell whether it was sent: {answer.error}", file=sys.stderr)
+        print(f"sending failed: {answer.error}", file=sys.stderr)
 app.wait()
 app.close()

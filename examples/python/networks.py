@@ -6,6 +6,12 @@ import json, os, smtplib, socket, urllib.request
 from email.message import EmailMessage
 
 
+def setting(name):
+    if not os.environ.get(name):
+        raise RuntimeError(f"not sent: the variable {name} is not set")
+    return os.environ[name]
+
+
 def post(url, token, body):
     headers = {"Content-Type": "application/json; charset=utf-8"}
     if token:
@@ -18,15 +24,15 @@ def post(url, token, body):
 
 def telegram(chat, text):
     api = os.environ.get("TELEGRAM_API", "https://api.telegram.org")
-    post(f"{api}/bot{os.environ['TELEGRAM_TOKEN']}/sendMessage", "", {"chat_id": chat, "text": text})
+    post(f"{api}/bot{setting('TELEGRAM_TOKEN')}/sendMessage", "", {"chat_id": chat, "text": text})
 
 
 def slack(channel, text):
-    post(os.environ.get("SLACK_API", "https://slack.com/api") + "/chat.postMessage", os.environ["SLACK_TOKEN"], {"channel": channel, "text": text})
+    post(os.environ.get("SLACK_API", "https://slack.com/api") + "/chat.postMessage", setting("SLACK_TOKEN"), {"channel": channel, "text": text})
 
 
 def irc(target, text):
-    host, port = os.environ["IRC_SERVER"].rsplit(":", 1)
+    host, port = setting("IRC_SERVER").rsplit(":", 1)
     nick = os.environ.get("IRC_NICK", "bot")
     with socket.create_connection((host, int(port)), timeout=30) as link:
         lines = link.makefile("rw", encoding="utf-8", newline="")
@@ -51,10 +57,10 @@ def irc(target, text):
 
 
 def email(address, text):
+    host, port = setting("SMTP_SERVER").rsplit(":", 1)
     message = EmailMessage()
-    message["From"], message["To"], message["Subject"] = os.environ["MAIL_FROM"], address, "A message"
+    message["From"], message["To"], message["Subject"] = setting("MAIL_FROM"), address, "A message"
     message.set_content(text)
-    host, port = os.environ["SMTP_SERVER"].rsplit(":", 1)
     with smtplib.SMTP(host, int(port), timeout=30) as server:
         server.send_message(message)
 
@@ -62,5 +68,8 @@ def email(address, text):
 def send(text):
     session, content = text["sessionKey"], text["content"]
     channel, target = session.split(":", 1)
-    {"telegram": telegram, "slack": slack, "irc": irc, "email": email}[channel](target, content)
+    networks = {"telegram": telegram, "slack": slack, "irc": irc, "email": email}
+    if channel not in networks:
+        raise RuntimeError(f"not sent: there is no network {channel}")
+    networks[channel](target, content)
     print(f"sent {session}: {content.splitlines()[0]}", flush=True)

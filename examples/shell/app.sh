@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # An ocipd app in the shell: needs nc (or socat) and jq.
 set -euo pipefail
-socket=${OPENCLAWOS_KERNEL_SOCKET:?}
+runtime=${XDG_RUNTIME_DIR:+$XDG_RUNTIME_DIR/openclawos} socket=${OPENCLAWOS_KERNEL_SOCKET:-${runtime:-/tmp/openclawos-$UID}/kernel.sock}
 token="" n=0 events=() answer=
-lost() { echo "nobody answers on $socket any more" >&2; exit 1; }
+lost() { echo "nobody answers on $socket; start it: ocipd serve" >&2; exit 1; }
 if command -v socat >/dev/null; then
   coproc kernel { socat - "UNIX-CONNECT:$socket"; }
 else
@@ -28,7 +28,7 @@ ask() {
 
 ask app.register '{"manifest": {"id": "@tour/shell", "name": "Shell", "version": "1.0.0", "type": "app", "main": "app.sh",
   "protocol": {"version": "1.0"}, "capabilities": {"channels": {"provides": ["shell"]}, "hooks": {"subscribes": ["message_sending"]}}}}'
-token=$(jq -r .token <<<"$answer")
+token=$(jq -er .token <<<"$answer")
 ask capability.register '{"type": "channel", "config": {"channelId": "shell"}}'
 ask hook.subscribe '{"events": ["message_sending"]}'
 ask app.ready '{}'

@@ -186,7 +186,7 @@ func (r *Registry) replace(t *Terms, a *App, token string) (holder *App, err err
 		// A process that has ended may have an open connection: a child holds it, or it is not
 		// closed yet.
 		if !resumes && holder.peer.Present() == nil {
-			return nil, api.Errorf(api.Conflict, "app %s is connected already; send its token to take over", a.ID())
+			return nil, api.Errorf(api.Conflict, "app %s is connected already: end the program that is, or send its token to take over", a.ID())
 		}
 		r.unregisterLocked(holder)
 		if resumes {

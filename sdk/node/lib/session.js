@@ -52,7 +52,9 @@ export class Link {
   async connect() {
     await new Promise((connected, failed) => {
       this.socket = createConnection(this.path, connected);
-      this.socket.once("error", (e) => failed(new NotRunning(`ocipd does not answer on ${this.path} (${e.code}); start it: ocipd serve`)));
+      this.socket.once("error", (e) => failed(e.code === "EACCES"
+        ? new Error(`cannot reach the daemon at ${this.path}: the socket belongs to another user`)
+        : new NotRunning(`ocipd does not answer on ${this.path} (${e.code}); start it: ocipd serve`)));
     });
     this.socket.on("error", () => {}); // close follows
     this.socket.on("data", (chunk) => this.#read(chunk));

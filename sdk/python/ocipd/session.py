@@ -59,9 +59,12 @@ class Link:
         try:
             self._socket.connect(path)
             check_place(path)
+        except PermissionError:
+            self._socket.close()
+            raise OcipdError(f"cannot reach the daemon at {path}: the socket belongs to another user") from None
         except OSError as error:
             self._socket.close()
-            raise NotRunning(f"ocipd does not answer on {path} ({error.strerror}); start it: ocipd serve") from None
+            raise NotRunning(f"ocipd does not answer on {path} ({error.strerror or error}); start it: ocipd serve") from None
         except OcipdError:
             self._socket.close()
             raise
