@@ -305,7 +305,7 @@ func (s *Store) takeUp(ctx context.Context, w *db.Writer, o Options, keyed func(
 		Log: o.Log, Closing: s.closing.Done(),
 		Mark: func(seq uint64, hash audit.Hash) []byte { return rowseal.OfRecord(s.seals, seq, hash) },
 		State: func(at time.Time) []audit.TableState {
-			s.state.List()
+			s.state.List(0)
 			return s.state.State(at)
 		},
 		Restored: s.state.Restored,

@@ -217,19 +217,23 @@ func TestListIsBegunAnew(t *testing.T) {
 		t.Errorf("before a list was begun there is %v", got)
 	}
 	set.Begin()
-	set.List()
+	set.List(2)
+	if got := listed(); got != nil {
+		t.Errorf("with one change, a list after two changes is %v", got)
+	}
+	set.List(1)
 	if got := listed(); !slices.Equal(got, []string{"e1"}) {
 		t.Errorf("the list is %v", got)
 	}
 	set.Rollback()
 	set.Begin()
 	set.Apply(2, at, change("e2"))
-	set.List()
+	set.List(0)
 	if got := listed(); !slices.Equal(got, []string{"e1", "e2"}) {
 		t.Errorf("behind what was taken back the list is %v", got)
 	}
 	set.Begin()
-	set.List()
+	set.List(0)
 	if got := listed(); got != nil {
 		t.Errorf("what was listed is listed again: %v", got)
 	}

@@ -124,10 +124,14 @@ type Listing struct {
 	Open bool
 }
 
-// List begins a list of the currently open exchanges. It belongs to the transaction in progress.
-func (s *Set) List() {
+// List begins a list of the currently open exchanges, if at least so many have changed since the
+// last one. It belongs to the transaction in progress.
+func (s *Set) List(changed int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if len(s.moved) < changed {
+		return
+	}
 	if s.unlisted == nil {
 		s.unlisted, s.moved = s.moved, make(map[string][]string)
 		return
@@ -137,8 +141,9 @@ func (s *Set) List() {
 }
 
 // Unlisted returns the exchanges that changed before the list that the transaction in progress has
-// begun. The database keeps a list of the open exchanges at each checkpoint, so that a start finds
-// them without an index.
+// begun. The database keeps a list of the open exchanges, which is complete at each checkpoint, so
+// that a start finds them without an index. Between checkpoints it may be ahead: a start reads the
+// records since the checkpoint, and looks at their exchanges in any case.
 func (s *Set) Unlisted() []Listing {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -148,8 +148,15 @@ func ofTasks() table {
 // the transaction that made it.
 const listed = `(id, agent) IN (SELECT id, agent FROM main.listed_exchanges) AND ?1 = ?1`
 
-// List updates the list of open exchanges from a set.
+// listTogether is the number of changed exchanges after which the list is updated without a
+// checkpoint. A checkpoint would otherwise list about a thousand, and all commits would wait for
+// it.
+const listTogether = 64
+
+// List updates the list of open exchanges from a set, if a checkpoint was made or enough of them
+// changed.
 func List(w *db.Writer, set *fold.Set) error {
+	set.List(listTogether)
 	for _, exchange := range set.Unlisted() {
 		query := `DELETE FROM main.listed_exchanges WHERE id = ? AND agent = ?`
 		if exchange.Open {
