@@ -6,6 +6,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"sort"
 	"sync"
 	"time"
 
@@ -28,8 +29,9 @@ type Set struct {
 // opens are the open rows of one table.
 type opens struct {
 	rows map[string]*held
-	// leaves are the leaves of the digest, by their first byte, and sums the hashes of each group.
-	leaves [256][]audit.Hash
+	// leaves are the leaves of the digest, by their first byte, one after another, and sums the
+	// hashes of each group.
+	leaves [256][]byte
 	sums   [256]audit.Hash
 	stale  [256]bool
 	// dirty are the rows that changed since the last digest, with their leaves at that time.
@@ -243,9 +245,12 @@ func (s *Set) put(t Table, key string, next *held) {
 	}
 	if next == nil {
 		delete(o.rows, key)
-		return
+	} else {
+		o.rows[key] = next
 	}
-	o.rows[key] = next
+	if len(o.dirty) >= dirtyTogether {
+		o.settle(t)
+	}
 }
 
 // State returns the digests of the tables that have open rows at a time. Rows that have ended by
@@ -270,32 +275,36 @@ func (s *Set) State(at time.Time) []audit.TableState {
 	return state
 }
 
-func (o *opens) state(t Table) audit.TableState {
+// dirtyTogether is the number of changed rows after which their leaves are computed, so that a
+// checkpoint has few left.
+const dirtyTogether = 64
+
+// settle brings the leaves up to date with the rows.
+func (o *opens) settle(t Table) {
 	for key, old := range o.dirty {
 		if old != nil {
 			group := &o.leaves[old[0]]
-			if at, found := find(*group, *old); found {
-				*group = slices.Delete(*group, at, at+1)
+			if at, found := find(*group, old); found {
+				*group = slices.Delete(*group, at, at+len(old))
 			}
 			o.stale[old[0]] = true
 		}
 		if h := o.rows[key]; h != nil {
 			leaf := t.Leaf(h.key, h.row)
 			group := &o.leaves[leaf[0]]
-			at, _ := find(*group, leaf)
-			*group = slices.Insert(*group, at, leaf)
+			at, _ := find(*group, &leaf)
+			*group = slices.Insert(*group, at, leaf[:]...)
 			o.stale[leaf[0]] = true
 		}
 	}
 	clear(o.dirty)
+}
+
+func (o *opens) state(t Table) audit.TableState {
+	o.settle(t)
 	for i := range o.leaves {
 		if o.stale[i] || !o.begun {
-			h := sha256.New()
-			for _, leaf := range o.leaves[i] {
-				h.Write(leaf[:])
-			}
-			h.Sum(o.sums[i][:0])
-			o.stale[i] = false
+			o.sums[i], o.stale[i] = sha256.Sum256(o.leaves[i]), false
 		}
 	}
 	o.begun = true
@@ -308,6 +317,9 @@ func (o *opens) state(t Table) audit.TableState {
 	return one
 }
 
-func find(group []audit.Hash, leaf audit.Hash) (int, bool) {
-	return slices.BinarySearchFunc(group, leaf, func(a, b audit.Hash) int { return bytes.Compare(a[:], b[:]) })
+// find returns the place of a leaf in a group, in bytes.
+func find(group []byte, leaf *audit.Hash) (at int, found bool) {
+	const size = len(leaf)
+	at, found = sort.Find(len(group)/size, func(i int) int { return bytes.Compare(leaf[:], group[i*size:(i+1)*size]) })
+	return at * size, found
 }
