@@ -508,6 +508,16 @@ func TestPolite(t *testing.T) {
 		if share > 0.06 || share < 0.01 {
 			t.Errorf("the follower worked %.3f of the time", share)
 		}
+		// Many records are taken in small pieces, so that no message waits long for a processor.
+		for before := x.Indexed(); time.Since(began) < 11*time.Second; before = x.Indexed() {
+			for range 10 {
+				l.add(t, time.Now(), record) // 5000 a second
+			}
+			<-time.After(2 * time.Millisecond)
+			if taken := x.Indexed() - before; taken > busyRecords {
+				t.Fatalf("the follower took %d records at once", taken)
+			}
+		}
 		<-time.After(2 * time.Second)
 		synctest.Wait()
 		if x.Indexed() != l.Head().Seq {

@@ -159,7 +159,7 @@ func (x *Index) keepUp(ctx context.Context) (rest time.Duration, err error) {
 	}
 	have, began := x.Indexed(), x.now()
 	if have < x.log.Head().Seq {
-		if err := x.advance(ctx); err != nil {
+		if err := x.advance(ctx, x.pace.most()); err != nil {
 			return 0, err
 		}
 		rest = x.pace.rest(x.now().Sub(began), x.log.Head().Seq, x.Indexed()-have)
@@ -174,37 +174,47 @@ func blameless(err error) bool {
 }
 
 // The follower indexes up to a range of records in one transaction. If the log grows by more than
-// busyRate records a second, the follower then rests nineteen times as long and at least for
-// leastRest, so that it takes a twentieth of one processor from the programs that make the log
-// grow. Otherwise it rests for calmRest once it has caught up, since a transaction costs more than
-// a record.
+// busyRate records a second, the follower takes busyRecords, then rests nineteen times as long and
+// at least for leastRest, so that it takes a twentieth of one processor from the programs that make
+// the log grow, and a few milliseconds at a time. Otherwise it rests for calmRest once it has caught
+// up, since a transaction costs more than a record.
 const (
-	leastRest = 100 * time.Millisecond
-	calmRest  = time.Second
-	busyRate  = 100
-	restRatio = 19
+	leastRest   = 50 * time.Millisecond
+	calmRest    = time.Second
+	busyRate    = 100
+	busyRecords = 256
+	restRatio   = 19
 	// checkEvery is the interval of comparisons with the log.
 	checkEvery = time.Hour
 )
 
 // pace measures the growth of the log.
 type pace struct {
-	now func() time.Time
-	at  time.Time
-	seq uint64
+	now  func() time.Time
+	at   time.Time
+	seq  uint64
+	busy bool
+}
+
+// most returns the number of records for the next transaction.
+func (p *pace) most() int {
+	if p.busy {
+		return busyRecords
+	}
+	return rangeRecords
 }
 
 // rest returns the rest after some work that indexed that many records.
 func (p *pace) rest(work time.Duration, head, taken uint64) time.Duration {
 	now := p.now()
-	grown, within := head-p.seq, now.Sub(p.at)
-	p.at, p.seq = now, head
+	grown, within, limit := head-p.seq, now.Sub(p.at), p.most()
+	p.at, p.seq, p.busy = now, head, float64(grown) > busyRate*within.Seconds()
 	switch {
-	case float64(grown) > busyRate*within.Seconds():
+	case p.busy:
 		return max(restRatio*work, leastRest)
 	case taken == 0:
 		return time.Millisecond // the head is known before its line can be read
-	case taken < rangeRecords:
+	case taken < uint64(limit):
 		return calmRest
 	}
 	return 0
@@ -283,13 +293,13 @@ func (x *Index) discard() error {
 	return errors.Join(err, remove(x.path))
 }
 
-// advance indexes the next records, in one transaction.
-func (x *Index) advance(ctx context.Context) error {
+// advance indexes at most so many of the next records, in one transaction.
+func (x *Index) advance(ctx context.Context, most int) error {
 	x.writing.Lock()
 	defer x.writing.Unlock()
 	have := x.Indexed()
 	err := x.file.change(func() (err error) {
-		have, err = x.take(ctx, have, x.log.Head().Seq, rangeRecords)
+		have, err = x.take(ctx, have, x.log.Head().Seq, most)
 		return err
 	})
 	if err != nil {
@@ -301,8 +311,8 @@ func (x *Index) advance(ctx context.Context) error {
 	return nil
 }
 
-// take indexes the records after one up to another, until there are no more or it has indexed most
-// of them, and returns the last one. It is called within a change.
+// take indexes the records after one up to another, until there are no more or it has indexed the
+// number most, and returns the last one. It is called within a change.
 func (x *Index) take(ctx context.Context, after, last uint64, most int) (uint64, error) {
 	for most > 0 && after < last {
 		lines, upTo, err := x.log.LinesAfter(ctx, after)
@@ -313,7 +323,7 @@ func (x *Index) take(ctx context.Context, after, last uint64, most int) (uint64,
 		if len(lines) == 0 || first > last {
 			break // they are not there yet, or were removed
 		}
-		lines = lines[:min(uint64(len(lines)), last-first+1)]
+		lines = lines[:min(uint64(len(lines)), last-first+1, uint64(most))]
 		if err := x.file.add(first, lines); err != nil {
 			return after, err
 		}
