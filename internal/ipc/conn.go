@@ -171,7 +171,7 @@ func (c *conn) serve() {
 		case errors.Is(err, wire.ErrLineTooLong):
 			c.server.metrics.Refused(metrics.TooLong)
 			c.fail(wire.SalvageID(line), api.Errorf(api.InvalidRequest,
-				"cannot read the request: line longer than %d bytes", longest))
+				"cannot read the request: line longer than ipc.max_line_bytes, which is %d", longest))
 		case err != nil:
 			readAll = errors.Is(err, io.EOF)
 			if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) && c.takes() {

@@ -154,11 +154,11 @@ func (d *Detector) Detect(s string) []Finding {
 }
 
 // Scan returns the findings in the strings of one message, in the order of the strings and then by
-// Start. No finding crosses the border of two strings. Scan checks each string in four forms: as
-// written, in which an invisible character ends a word; as the receiver sees it, without such
-// characters and after the renderings; in disguise (see disguise.go); and behind its encodings (see
-// decode.go). The spans refer to the string as written. The limit of [MaxPerRule] applies to all
-// strings together.
+// Start; tokens that are cut between lines or strings (see joined.go) come last. Scan
+// checks each string in four forms: as written, in which an invisible character ends a word; as the
+// receiver sees it, without such characters and after the renderings; in disguise (see disguise.go);
+// and behind its encodings (see decode.go). The spans refer to the string as written. The limit of
+// [MaxPerRule] applies to all strings together.
 func (d *Detector) Scan(passages []text.Passage, as ...text.Rendering) []Finding {
 	p := d.pass()
 	defer d.release(p)
@@ -180,7 +180,7 @@ func (d *Detector) Scan(passages []text.Passage, as ...text.Rendering) []Finding
 			found[first+k].Member = one.Member
 		}
 	}
-	return found
+	return p.joined(found, passages)
 }
 
 // pass returns an unused pass.

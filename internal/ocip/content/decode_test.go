@@ -223,7 +223,7 @@ func TestInPieces(t *testing.T) {
 	token := "ghp_" + body(mixed, 36)
 	for _, written := range []string{
 		`"%s" + "%s"`, `'%s' . '%s'`, "`%s``%s`", `"%s" "%s"`, "\"%s\"\n    \"%s\"", `["%s", "%s"]`, `"%s" & "%s"`, `'%s' || '%s'`, "\"%s\" +\n\t\"%s\"", "\"%s\" \\\n\"%s\"",
-		"%s**%s", "%s*%s", "%s~~%s", "%s<b>%s", "%s<br/>%s", "[%s](https://x.example)%s",
+		"%s\n\n%s", "%s\n  \n%s", "%s**%s", "%s*%s", "%s~~%s", "%s<b>%s", "%s<br/>%s", "[%s](https://x.example)%s",
 	} {
 		for _, at := range []int{8, 12, 30, len(token) - 2} {
 			s := "key := " + fmt.Sprintf(written, token[:at], token[at:]) + " // so"
@@ -231,6 +231,28 @@ func TestInPieces(t *testing.T) {
 			if len(found) != 1 || found[0].Rule != "credential.github-token" || !strings.HasSuffix(s[:found[0].End], token[at:]) {
 				t.Errorf("%q: found %+v", s, found)
 			}
+		}
+	}
+	for _, written := range []string{"it is %s\n%s as always", "it is %s\n\n%s as always", "%s\r\n \r\n%s"} {
+		for at := 1; at < len(token); at++ {
+			if found := d.Detect(fmt.Sprintf(written, token[:at], token[at:])); len(found) != 1 {
+				t.Errorf("%q, cut at %d: found %+v", written, at, found)
+			}
+		}
+	}
+	// Strings of one list are read as one, and others are not.
+	passages := func(members ...string) (list []text.Passage) {
+		for i, m := range members {
+			list = append(list, text.Passage{Member: m, Text: []string{"so " + token[:12], token[12:20], token[20:] + " as always"}[i]})
+		}
+		return list
+	}
+	for members, want := range map[[3]string]int{
+		{"p.parts[0].text", "p.parts[1].text", "p.parts[2].text"}: 1, {"p[0]", "p[1]", "p[10]"}: 1, {"p[0].a", "p[0].b", "p[0].c"}: 0, {"a", "b", "c"}: 0, {"p[0].a", "p[1].b", "p[2].a"}: 0,
+	} {
+		found := d.Scan(passages(members[:]...))
+		if len(found) != want || want == 1 && (found[0].Member != members[0] || found[0].Rule != "credential.github-token" || found[0].Start != 3 || found[0].End != 15) {
+			t.Errorf("%v: found %+v", members, found)
 		}
 	}
 	for _, apart := range []string{" ", "\u00a0", "\u2009"} {
