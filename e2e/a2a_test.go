@@ -6,11 +6,14 @@ import (
 	"bufio"
 	"bytes"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // a2aTrial is an agent on the official SDK, with its address.
@@ -123,6 +126,7 @@ func TestA2A(t *testing.T) {
 		t.Errorf("the agent got\n%s", r.got)
 	}
 	// A refusal is an error of the client, and the agent gets nothing; without a daemon too.
+	r.notifies(direct)
 	for _, binding := range []string{"JSONRPC", "HTTP+JSON"} {
 		if got := r.speaks(ways["outgoing"], binding, "m-8", "The key is "+secret); !strings.Contains(got, "ocipd: refused (CLASSIFICATION_VIOLATION)") {
 			t.Errorf("a secret, by %s: %s", binding, got)
@@ -136,5 +140,49 @@ func TestA2A(t *testing.T) {
 	}
 	if got := r.got.String(); strings.Contains(got, secret) || strings.Contains(got, "without a daemon") {
 		t.Errorf("the agent got\n%s", got)
+	}
+}
+
+// notifies holds that a client's webhook gets the push notifications of the official server through
+// each proxy as it does without, and that both sides see their own addresses alone. A piece
+// that is appended to an artifact does not leave the incoming side.
+func (r *a2aTrial) notifies(direct string) {
+	r.t.Helper()
+	got := make(chan string, 16)
+	hook := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
+		body, _ := io.ReadAll(q.Body)
+		got <- q.Header.Get("X-A2A-Notification-Token") + " " + string(body)
+	}))
+	defer hook.Close()
+	ways := map[string]string{
+		"without":  direct,
+		"outgoing": r.proxied("ann", "--local", "127.0.0.1:0", "--url", r.url, "--webhook", hook.URL, "--push-listen", "127.0.0.1:0"),
+		"incoming": r.proxied("ben", "--listen", "127.0.0.1:0", "--url", r.url, "--webhook", hook.URL),
+	}
+	for _, binding := range []string{"JSONRPC", "HTTP+JSON"} {
+		var want string
+		for _, way := range []string{"without", "outgoing", "incoming"} {
+			said := r.speaks(ways[way], binding, "push", hook.URL+"/ann")
+			if way == "without" {
+				want = said
+			}
+			if said != want || strings.Count(said, hook.URL+"/ann") != 2 {
+				r.t.Errorf("%s, by %s:\n%s\nwithout:\n%s", way, binding, said, want)
+			}
+			events := map[string]int{"without": 5, "outgoing": 5, "incoming": 4}[way]
+			for i := range events {
+				select {
+				case event := <-got:
+					if !strings.HasPrefix(event, "token of h1 {") || way == "incoming" && strings.Contains(event, `"append"`) {
+						r.t.Errorf("%s, by %s: the webhook got %s", way, binding, event)
+					}
+				case <-time.After(time.Minute):
+					r.t.Fatalf("%s, by %s: the webhook got %d notifications of %d", way, binding, i, events)
+				}
+			}
+		}
+	}
+	if len(got) > 0 {
+		r.t.Errorf("the webhook got more: %s", <-got)
 	}
 }

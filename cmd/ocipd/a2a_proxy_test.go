@@ -27,6 +27,8 @@ type a2aPeer struct {
 	// more goes into the card. The card of one that is webOnly has no JSON-RPC.
 	more    string
 	webOnly bool
+	// hook is the configuration of push notifications that was set last.
+	hook string
 	// late, if set, is closed to let a slow answer go on.
 	late chan struct{}
 	// sign, if set, makes the signature of a card.
@@ -69,6 +71,7 @@ func (p *a2aPeer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var m struct {
 		ID     json.RawMessage
 		Method string
+		Params json.RawMessage
 	}
 	_ = json.Unmarshal(body, &m)
 	rpc := r.URL.Path == "/rpc"
@@ -86,6 +89,8 @@ func (p *a2aPeer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case says != "" && rpc:
 		fmt.Fprint(w, say(says))
+	case strings.Contains(strings.ToLower(m.Method), "pushnotificationconfig"), strings.Contains(r.URL.Path, "/pushNotificationConfigs"):
+		fmt.Fprint(w, say(p.configured(r.Method, m.Method, m.Params, body)))
 	case strings.Contains(text, "never"):
 		select {
 		case <-p.late:
@@ -130,6 +135,32 @@ func (p *a2aPeer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		fmt.Fprint(w, say(`{"message":{"messageId":"m1","contextId":"c1","role":"ROLE_AGENT","parts":[{"text":"the answer"}],"x":1.50}}`))
 	}
+}
+
+// configured keeps the configuration of push notifications, and repeats it.
+func (p *a2aPeer) configured(verb, method string, params, body []byte) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case strings.HasPrefix(method, "Create"), strings.HasSuffix(method, "/set"):
+		p.hook = string(params)
+	case method == "" && verb == http.MethodPost:
+		p.hook = string(body)
+	case strings.HasPrefix(method, "List"):
+		return `{"configs":[` + p.hook + `]}`
+	case strings.HasPrefix(method, "Delete"):
+		return "null"
+	}
+	return p.hook
+}
+
+// hookURL is the address to which the peer would send push notifications.
+func (p *a2aPeer) hookURL() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, after, _ := strings.Cut(p.hook, `"url":"`)
+	url, _, _ := strings.Cut(after, `"`)
+	return url
 }
 
 func (p *a2aPeer) calls() string {
@@ -329,11 +360,15 @@ func TestA2AProxyRefuses(t *testing.T) {
 		`{"jsonrpc":"2.0","method":"GetTask","params":{"id":"t"}}`:                                                                                                          "jsonrpc and id",
 		`{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"t"}} {}`:                                                                                                "something stands behind it",
 		`{"jsonrpc":"2.0","id":1,"method":"GetTask","params":{"id":"AKIAIOSFODNN7EXAMPLF"}}`:                                                                                "CLASSIFICATION_VIOLATION",
-		`{"jsonrpc":"2.0","id":1,"method":"CreateTaskPushNotificationConfig","params":{"taskId":"t","url":"https://x.example/"}}`:                                           "CreateTaskPushNotificationConfig is refused: the notifications",
+		`{"jsonrpc":"2.0","id":1,"method":"CreateTaskPushNotificationConfig","params":{"taskId":"t","url":"https://x.example/"}}`:                                           "CreateTaskPushNotificationConfig is refused: the proxy takes no push notifications without --webhook",
 		`{"jsonrpc":"2.0","id":1,"method":"tasks/pushNotificationConfig/set","params":{}}`:                                                                                  "tasks/pushNotificationConfig/set is refused",
 		`{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":` + message + `},"configuration":{"taskPushNotificationConfig":{"url":"https://x.example/"}}}}`: "push notifications are not decided",
 		`{"jsonrpc":"2.0","id":1,"method":"SendMessage","params":{"message":` + message + `,"metadata":{"` + a2aproxy.Extension + `":{"ocip":{}}}}}}`:                       "only ocipd writes that",
 		rpcSend("SendMessage", "m", `[{"text":"see"},{"data":{"key":"AKIAIOSFODNN7EXAMPLF"}}]`):                                                                             "CLASSIFICATION_VIOLATION",
+		rpcSend("SendMessage", "m", `[{"text":"AKIAIOSF"},{"text":"ODNN7EXAMPLF"}]`):                                                                                        "CLASSIFICATION_VIOLATION",
+		rpcSend("SendMessage", "m", `[{"text":"see A"},{"text":"K"},{"text":"IAIOSFODNN7EXAMPLF"}]`):                                                                        "CLASSIFICATION_VIOLATION",
+		rpcSend("SendMessage", "m", `[{"data":["AKIAIOSF","ODNN7EXAMPLF"]}]`):                                                                                               "CLASSIFICATION_VIOLATION",
+		rpcSend("SendMessage", "m", textPart(strings.Repeat("words ", 60000))):                                                                                              "longer than ipc.max_line_bytes, which is 262144",
 		rpcSend("SendMessage", "m", `[{"raw":"VGhlIGtleSBpcyBBS0lBSU9TRk9ETk43RVhBTVBMRg==","filename":"a.txt"}]`):                                                          "CLASSIFICATION_VIOLATION",
 		rpcSend("SendMessage", "m", `[{"kind":"file","file":{"bytes":"VGhlIGtleSBpcyBBS0lBSU9TRk9ETk43RVhBTVBMRg=="}}]`):                                                    "CLASSIFICATION_VIOLATION",
 		rpcSend("SendMessage", "m", `[{"url":"file:///etc/passwd","filename":"a"}]`):                                                                                        "MEDIA_REFUSED",
@@ -345,7 +380,7 @@ func TestA2AProxyRefuses(t *testing.T) {
 	}
 	for path, want := range map[string]string{
 		"/v1/message:send": "HTTP+JSON of version 0.3 is not decided", "/message:shout": "no route POST", "/message:send?x=1": "the query",
-		"/tasks/t/pushNotificationConfigs": "is refused: the notifications", "/tasks/a%2Fb:cancel": "no route POST",
+		"/tasks/t/pushNotificationConfigs": "is refused: the proxy takes no push", "/tasks/a%2Fb:cancel": "no route POST",
 	} {
 		if got := a.post(a.web+path, `{"message":`+message+`}}`); !strings.Contains(got, "ocipd: refused") || !strings.Contains(got, want) {
 			t.Errorf("%s: %s", path, got)

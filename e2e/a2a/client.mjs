@@ -33,6 +33,22 @@ const attempt = async (what, run) => {
 };
 const show = (result) => ('parts' in result ? Message.toJSON(result) : Task.toJSON(result));
 
+if (only[0] === 'push') {
+  // The webhook at the second word gets what becomes of a task, and its configuration reads as it was set.
+  const config = (id, taskId) => ({ tenant: '', id, taskId, url: only[1], token: `token of ${id}`, authentication: undefined });
+  const begun = request('m-push', [text('Begin a task.')]);
+  begun.configuration = { acceptedOutputModes: [], taskPushNotificationConfig: config('h1', ''), historyLength: undefined, returnImmediately: false };
+  await attempt('push', async () => {
+    const { id } = await client.sendMessage(begun);
+    const all = async () => (await client.listTaskPushNotificationConfig({ tenant: '', taskId: id, pageSize: 0, pageToken: '' })).configs.length;
+    write('get', await client.getTaskPushNotificationConfig({ tenant: '', taskId: id, id: 'h1' }));
+    write('create', await client.createTaskPushNotificationConfig(config('h2', id)));
+    write('list', await all());
+    await client.deleteTaskPushNotificationConfig({ tenant: '', taskId: id, id: 'h1' });
+    write('list', await all());
+  });
+  process.exit();
+}
 if (only.length > 0) {
   await attempt('only', async () => write('only', show(await client.sendMessage(request(only[0], [text(only[1])])))));
   process.exit();

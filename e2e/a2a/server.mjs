@@ -41,7 +41,7 @@ const server = createServer(app).listen(0, '127.0.0.1', () => {
       { url: `${url}/rpc`, protocolBinding: 'JSONRPC', tenant: '', protocolVersion: '1.0' },
       { url: `${url}/rest`, protocolBinding: 'HTTP+JSON', tenant: '', protocolVersion: '1.0' },
     ],
-    capabilities: { streaming: true, pushNotifications: false, extensions: [], extendedAgentCard: false },
+    capabilities: { streaming: true, pushNotifications: true, extensions: [], extendedAgentCard: false },
     securitySchemes: {}, securityRequirements: [], defaultInputModes: ['text/plain'], defaultOutputModes: ['text/plain'],
     skills: [{ id: 'count', name: 'Count', description: 'Counts.', tags: [], examples: [], inputModes: [], outputModes: [], securityRequirements: [] }], signatures: [],
   };

@@ -147,7 +147,11 @@ func (p *Proxy) decideAnswer(ctx context.Context, q *request, of *shape, doc *no
 	}
 	of = of.of(doc)
 	if p.o.Incoming {
-		return p.answerOf(ctx, q, of, doc)
+		d, no := p.answerOf(ctx, q, of, doc)
+		if d != nil {
+			p.report(d, api.OutcomeSent, "")
+		}
+		return no
 	}
 	s, err := say(q.method.name, of, doc, false, p.decidedBefore(q.session), p.passes(q.session))
 	if err != nil {
@@ -177,19 +181,19 @@ func (p *memory) note(q *request, of *shape, doc *node) {
 	}}).walk("", of, doc) // it was walked before
 }
 
-// answerOf has an answer of the agent decided.
-func (p *Proxy) answerOf(ctx context.Context, q *request, of *shape, doc *node) *gatelink.Refusal {
+// answerOf has an answer of the agent decided. It returns the decision, if there was one.
+func (p *Proxy) answerOf(ctx context.Context, q *request, of *shape, doc *node) (*decided, *gatelink.Refusal) {
 	strip := &visitor{leaf: func(string, leaf, *node) error { return nil }, open: func(_ string, n *node) { takeEnvelope(n) }}
 	if err := strip.walk("", of, doc); err != nil {
-		return bad("the agent's answer cannot be decided: %v", err)
+		return nil, bad("the agent's answer cannot be decided: %v", err)
 	}
 	known := p.decidedBefore(q.session)
 	s, err := say(q.method.name, of, doc, false, known, p.passes(q.session))
 	if err != nil {
-		return bad("the agent's answer cannot be decided: %v", err)
+		return nil, bad("the agent's answer cannot be decided: %v", err)
 	}
 	if !s.fresh {
-		return nil
+		return nil, nil
 	}
 	exchange := api.Object{}
 	if q.exchange != "" {
@@ -198,17 +202,16 @@ func (p *Proxy) answerOf(ctx context.Context, q *request, of *shape, doc *node) 
 	sum := sha256.Sum256(append([]byte(q.session+"\n"+s.content+"\n"), s.rest.write(nil)...))
 	d, no := p.answerDecided(ctx, q, s, exchange, sum, doc)
 	if no != nil {
-		return no
+		return nil, no
 	}
 	if err := d.into(of, doc, s, known); err != nil {
 		p.report(d, api.OutcomeNotSent, err.Error())
-		return gatelink.RefusedBy(err)
+		return nil, gatelink.RefusedBy(err)
 	}
-	p.report(d, api.OutcomeSent, "")
 	p.remember(q.session, s.digests)
 	p.learn(q.session, of, doc)
 	p.note(q, of, doc)
-	return nil
+	return d, nil
 }
 
 // answerDecided asks about an answer of the agent, or takes what was approved since.
@@ -232,7 +235,14 @@ func (p *Proxy) answerDecided(ctx context.Context, q *request, s *said, exchange
 	over := time.NewTimer(p.o.Hold)
 	defer over.Stop()
 	if err := p.await(ctx, id, over.C); err != nil {
-		if q.method.decided == asMessage {
+		switch {
+		case q.method == notification:
+			// Nobody asks for it again.
+			p.withdraw(id, "the notification has waited too long")
+			p.mu.Lock()
+			delete(p.held, sum)
+			p.mu.Unlock()
+		case q.method.decided == asMessage:
 			l := &late{approval: id, done: make(chan struct{})}
 			l.end(doc.clone(), nil)
 			p.keep(q.given, l, p.o.Now())

@@ -271,7 +271,7 @@ func (p *Proxy) rewritten(doc *node) *node {
 		capabilities = objectNode()
 		doc.set("capabilities", capabilities)
 	}
-	if capabilities.get("pushNotifications") != nil {
+	if p.o.Push == nil && capabilities.get("pushNotifications") != nil {
 		off, _ := parse([]byte("false")) // it is JSON
 		capabilities.set("pushNotifications", off)
 	}

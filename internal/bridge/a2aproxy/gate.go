@@ -89,7 +89,7 @@ func (p *gate) inward(ctx context.Context, session, name string, s *said) (api.O
 // for a person, at most for the hold time.
 func (p *gate) permit(ctx context.Context, r *request) *gatelink.Refusal {
 	data := api.Object{
-		"toolName": api.String(r.method.name), "mcpServer": api.String("a2a " + r.session), "params": r.params.write(nil),
+		"toolName": api.String(r.method.name), "mcpServer": api.String("a2a " + r.session), "params": r.withHook().write(nil),
 		"runtime": api.String("a2a-proxy"), "origin": api.String(p.o.Origin), "map": api.String("a2a"),
 	}
 	over := time.NewTimer(p.o.Hold)

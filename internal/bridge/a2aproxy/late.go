@@ -212,6 +212,11 @@ func (p *Proxy) again(d *decided) (*node, *gatelink.Refusal) {
 		p.report(d, api.OutcomeNotSent, err.Error())
 		return nil, gatelink.RefusedBy(err)
 	}
+	if configuration := params.get("configuration"); configuration != nil {
+		// Its webhook was that of an earlier proxy or call.
+		configuration.remove("taskPushNotificationConfig")
+		configuration.remove("pushNotificationConfig")
+	}
 	switch {
 	case m.stream && m.decided == asMessage:
 		m = named("SendMessage")

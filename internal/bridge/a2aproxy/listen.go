@@ -20,7 +20,7 @@ func Listen(ctx context.Context, address string, c *tls.Config) (Listener, *url.
 		return nil, nil, fmt.Errorf("%q is no IP address with a port, such as 0.0.0.0:8443", address)
 	}
 	if c == nil && !ip.IsLoopback() {
-		return nil, nil, fmt.Errorf("%s needs a certificate: peers may not send messages in the clear", address)
+		return nil, nil, fmt.Errorf("%s needs a certificate: others may not send messages in the clear", address)
 	}
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {

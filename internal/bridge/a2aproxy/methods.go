@@ -20,8 +20,6 @@ const (
 	asMessage as = iota
 	// asCall says nothing but ids and numbers. An agent's own is decided as a call of a tool.
 	asCall
-	// asNothing is not decided, so it is refused by name.
-	asNothing
 )
 
 // method is one operation of the protocol.
@@ -31,15 +29,14 @@ type method struct {
 	// verb and path are the route of HTTP+JSON. {x} is the member x of the request.
 	verb, path string
 	decided    as
-	// why is the reason for the refusal of a method that is not decided.
-	why string
 	// params and result are the forms of the request and of its answer, or of each event of
 	// a stream.
 	params, result *shape
 	stream         bool
 }
 
-const noPush = "the notifications would reach their receiver without a decision; read the task with GetTask, or follow it with SubscribeToTask"
+// noPush is why a webhook is refused by a proxy that was given none.
+const noPush = "the proxy takes no push notifications without --webhook; read the task with GetTask, or follow it with SubscribeToTask"
 
 // methods are all methods of the protocol.
 var methods = []method{
@@ -50,9 +47,9 @@ var methods = []method{
 	{name: "CancelTask", old: "tasks/cancel", verb: "POST", path: "/tasks/{id}:cancel", decided: asCall, params: taskShape, result: taskResultShape},
 	{name: "SubscribeToTask", old: "tasks/resubscribe", verb: "GET", path: "/tasks/{id}:subscribe", decided: asCall, params: taskShape, result: answerShape, stream: true},
 	{name: "GetExtendedAgentCard", old: "agent/getAuthenticatedExtendedCard", verb: "GET", path: "/extendedAgentCard", decided: asCall, params: tenantShape, result: anyShape},
-	{name: "CreateTaskPushNotificationConfig", old: "tasks/pushNotificationConfig/set", verb: "POST", path: "/tasks/{taskId}/pushNotificationConfigs", decided: asNothing, why: noPush},
-	{name: "GetTaskPushNotificationConfig", old: "tasks/pushNotificationConfig/get", verb: "GET", path: "/tasks/{taskId}/pushNotificationConfigs/{id}", decided: asCall, params: pushShape, result: anyShape},
-	{name: "ListTaskPushNotificationConfigs", old: "tasks/pushNotificationConfig/list", verb: "GET", path: "/tasks/{taskId}/pushNotificationConfigs", decided: asCall, params: pushShape, result: anyShape},
+	{name: create, old: "tasks/pushNotificationConfig/set", verb: "POST", path: "/tasks/{taskId}/pushNotificationConfigs", decided: asCall, params: pushShape, result: configShape},
+	{name: "GetTaskPushNotificationConfig", old: "tasks/pushNotificationConfig/get", verb: "GET", path: "/tasks/{taskId}/pushNotificationConfigs/{id}", decided: asCall, params: pushShape, result: configShape},
+	{name: "ListTaskPushNotificationConfigs", old: "tasks/pushNotificationConfig/list", verb: "GET", path: "/tasks/{taskId}/pushNotificationConfigs", decided: asCall, params: pushShape, result: configsShape},
 	{name: "DeleteTaskPushNotificationConfig", old: "tasks/pushNotificationConfig/delete", verb: "DELETE", path: "/tasks/{taskId}/pushNotificationConfigs/{id}", decided: asCall, params: pushShape, result: anyShape},
 }
 

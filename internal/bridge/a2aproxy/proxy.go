@@ -40,6 +40,8 @@ type Options struct {
 	Origin string
 	// PeerKey, if set, is the key with which the peer signs its card.
 	PeerKey *Key
+	// Push, if set, makes push notifications pass.
+	Push *Push
 	// Roots are further certificates to trust in, and Certificate, if set, shows who calls.
 	Roots       *x509.CertPool
 	Certificate *tls.Certificate
@@ -72,7 +74,9 @@ type Proxy struct {
 	memory
 
 	client *http.Client
-	room   chan struct{}
+	// webhooks gives decided notifications to clients.
+	webhooks *http.Client
+	room     chan struct{}
 	// loads is the sum of all loads.
 	loads atomic.Int64
 	// next is the id of the next request to the other side.
@@ -99,6 +103,8 @@ type memory struct {
 	waits map[string]bool
 	// held are answers of the agent that wait for a person.
 	held map[[sha256.Size]byte]string
+	// hooks are the webhooks of clients.
+	hooks hooks
 }
 
 type seenKey struct {
@@ -138,11 +144,14 @@ func New(ctx context.Context, o *Options) *Proxy {
 	if o.Certificate != nil {
 		transport.TLSClientConfig.Certificates = []tls.Certificate{*o.Certificate}
 	}
+	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	webhooks := transport.Clone()
+	webhooks.TLSClientConfig.Certificates = nil // it is shown to the peer alone
 	return &Proxy{
 		gate:   gate{o: o, ended: ctx},
 		memory: memory{exchanges: make(map[string]string), late: make(map[[sha256.Size]byte]*late), waits: make(map[string]bool), held: make(map[[sha256.Size]byte]string)},
 		room:   make(chan struct{}, maxRequests),
-		client: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
+		client: &http.Client{Transport: transport, CheckRedirect: stay}, webhooks: &http.Client{Transport: webhooks, CheckRedirect: stay},
 	}
 }
 
@@ -156,12 +165,21 @@ func (p *Proxy) Serve(l Listener) error {
 			p.hosts = append(p.hosts, hostOf(host, port.Port))
 		}
 	}
-	server := &http.Server{
-		Handler: p, MaxHeaderBytes: maxHeader, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime,
-		ErrorLog: slog.NewLogLogger(p.o.Log.Handler(), slog.LevelDebug), BaseContext: func(net.Listener) context.Context { return ctx },
-	}
+	server := p.server(ctx, p)
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
+	if push := p.o.Push; push != nil {
+		taking := p.server(ctx, notifier{p})
+		stop := context.AfterFunc(ctx, func() { _ = taking.Close() })
+		defer stop()
+		p.work.Go(func() {
+			defer end() // clients would wait for notifications that never come
+			if err := taking.Serve(push.Listener); !errors.Is(err, http.ErrServerClosed) {
+				p.o.Log.Error("cannot take push notifications", "error", err)
+			}
+			_ = taking.Close()
+		})
+	}
 	p.work.Go(func() { p.o.Link.Follow(ctx) })
 	p.work.Go(p.release)
 	err := server.Serve(l)
@@ -173,10 +191,18 @@ func (p *Proxy) Serve(l Listener) error {
 	}
 	p.work.Wait()
 	p.client.CloseIdleConnections()
+	p.webhooks.CloseIdleConnections()
 	if errors.Is(err, http.ErrServerClosed) {
 		err = nil
 	}
 	return err
+}
+
+func (p *Proxy) server(ctx context.Context, handler http.Handler) *http.Server {
+	return &http.Server{
+		Handler: handler, MaxHeaderBytes: maxHeader, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime,
+		ErrorLog: slog.NewLogLogger(p.o.Log.Handler(), slog.LevelDebug), BaseContext: func(net.Listener) context.Context { return ctx },
+	}
 }
 
 // decidedBefore reports whether a message or artifact was decided for a session.

@@ -37,6 +37,8 @@ type request struct {
 	load *load
 	// exchange is the exchange of the message that the request holds.
 	exchange string
+	// hook is the webhook that the request registers.
+	hook *hook
 }
 
 // passing are the headers that go to the other side. The card's schemes add those that hold

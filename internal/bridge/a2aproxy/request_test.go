@@ -3,6 +3,7 @@ package a2aproxy
 import (
 	"encoding/json"
 	"net/http"
+	"net/url"
 	"reflect"
 	"strings"
 	"testing"
@@ -19,7 +20,7 @@ func TestMethods(t *testing.T) {
 		if named(m.name).name != m.name || m.old != "" && named(m.old).name != m.name {
 			t.Errorf("%s is not found by its names", m.name)
 		}
-		if (m.decided == asNothing) != (m.why != "") || m.params == nil && m.decided != asNothing {
+		if m.params == nil || m.result == nil {
 			t.Errorf("%s is not described", m.name)
 		}
 		path := strings.NewReplacer("{id}", "i-1", "{taskId}", "t-1").Replace(m.path)
@@ -66,9 +67,6 @@ func FuzzRequest(f *testing.F) {
 		if json.Unmarshal(frame.Params, &given) != nil || json.Unmarshal(text, &written) != nil || !reflect.DeepEqual(given, written) {
 			t.Fatalf("%s was written as %s", frame.Params, text)
 		}
-		if q.method.decided == asNothing {
-			return
-		}
 		s, err := say(q.method.name, q.method.params, q.params, true, never, func(string) bool { return true })
 		if err != nil {
 			return
@@ -94,6 +92,28 @@ func FuzzRequest(f *testing.F) {
 		}
 		if s.envelope == nil && string(again.write(nil)) != string(text) {
 			t.Errorf("%s came back as %s", text, again.write(nil))
+		}
+	})
+}
+
+// FuzzWebhook holds that the standard library sends only to the host and below the path that the
+// user has named.
+func FuzzWebhook(f *testing.F) {
+	allowed := &url.URL{Scheme: "https", Host: "hooks.example", Path: "/a/"}
+	for _, seed := range []string{"https://hooks.example/a", "https://hooks.example:443/a/b?c=d", "https://hooks.example/a/../b", "https://hooks.example@evil.example/a", `https://evil.example\@hooks.example/a`, "https://hooks.example/a/%2e%2e/b", "//hooks.example/a", "https://HOOKS.example/a/./b"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, given string) {
+		if (&Push{Webhooks: []*url.URL{allowed}}).forbids(given) != "" {
+			return
+		}
+		r, err := http.NewRequest(http.MethodPost, given, http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := allowed.ResolveReference(r.URL)
+		if r.URL.Scheme != "https" || !strings.EqualFold(r.URL.Hostname(), "hooks.example") || r.URL.Port() != "" && r.URL.Port() != "443" || at.EscapedPath() != "/a" && !strings.HasPrefix(at.EscapedPath(), "/a/") {
+			t.Errorf("%q goes to %s", given, at)
 		}
 	})
 }

@@ -136,7 +136,7 @@ func (out *said) collect(at string, l leaf, n *node, strict bool, passes func(st
 	case n.kind == 'n' && strict && (l == aText || l == bytesOf):
 		return false, fmt.Errorf("%s is null", at)
 	case n.kind == 'n' || l == aNumber || l == aFlag:
-	case l == aPush:
+	case l == aHook && strict:
 		return false, fmt.Errorf("%s: push notifications are not decided: %s", at, noPush)
 	case l == aText:
 		if out.glue {
@@ -407,7 +407,7 @@ func (d *decided) label() string {
 // agent's token can ask the daemon about another.
 func (d *decided) request() (*method, *node, error) {
 	m := named(d.call.Method)
-	if m == nil || m.decided == asNothing {
+	if m == nil {
 		return nil, nil, toolmap.Unclear("it is no request that is decided")
 	}
 	n, err := parse(d.call.Params)
@@ -444,7 +444,7 @@ func (d *decided) request() (*method, *node, error) {
 				return toolmap.Unclear("%s is not among the files that were decided", at)
 			}
 			*n, files = *files[0], files[1:]
-		case aPush:
+		case aHook:
 			return toolmap.Unclear("%s is not decided", at)
 		case anID, free, aNumber, aFlag:
 		}

@@ -91,29 +91,15 @@ func (p *Proxy) stranger(r *http.Request) string {
 
 // accept reads a request, and handles it.
 func (p *Proxy) accept(w http.ResponseWriter, r *http.Request, c *card, at *face, path string) {
-	if err := http.NewResponseController(w).SetReadDeadline(p.o.Now().Add(bodyTime)); err != nil {
-		http.Error(w, "ocipd: cannot bound the time of a request", http.StatusInternalServerError)
-		return
-	}
 	load := &load{all: &p.loads}
 	defer load.free()
-	body, err := load.read(http.MaxBytesReader(w, r.Body, maxBody), maxBody)
-	if errors.Is(err, errBusy) {
-		http.Error(w, "ocipd: the request cannot be read: "+err.Error(), http.StatusServiceUnavailable)
-		return
-	}
-	if err != nil {
-		http.Error(w, fmt.Sprintf("ocipd: the request cannot be read, or has more than %d bytes", maxBody), http.StatusRequestEntityTooLarge)
-		return
-	}
-	if err := http.NewResponseController(w).SetReadDeadline(time.Time{}); err != nil {
-		return // the connection is gone
-	}
-	if !p.enter(w) {
+	body, ok := p.read(w, r, load)
+	if !ok || !p.enter(w) {
 		return
 	}
 	defer p.exit()
 	q := &request{}
+	var err error
 	switch {
 	case r.Header.Get("Content-Encoding") != "" || len(body) > 0 && !isJSON(r.Header):
 		err = fmt.Errorf("%w: the body is to be application/json or application/a2a+json, without an encoding", errMalformed)
@@ -140,6 +126,25 @@ func (p *Proxy) accept(w http.ResponseWriter, r *http.Request, c *card, at *face
 	p.handle(w, r, q)
 }
 
+// read reads the body of a request in a bounded time, or answers why it cannot.
+func (p *Proxy) read(w http.ResponseWriter, r *http.Request, load *load) (body []byte, ok bool) {
+	if err := http.NewResponseController(w).SetReadDeadline(p.o.Now().Add(bodyTime)); err != nil {
+		http.Error(w, "ocipd: cannot bound the time of a request", http.StatusInternalServerError)
+		return nil, false
+	}
+	body, err := load.read(http.MaxBytesReader(w, r.Body, maxBody), maxBody)
+	if errors.Is(err, errBusy) {
+		http.Error(w, "ocipd: the request cannot be read: "+err.Error(), http.StatusServiceUnavailable)
+		return nil, false
+	}
+	if err != nil {
+		http.Error(w, fmt.Sprintf("ocipd: the request cannot be read, or has more than %d bytes", maxBody), http.StatusRequestEntityTooLarge)
+		return nil, false
+	}
+	// If the connection is gone, so is the client.
+	return body, http.NewResponseController(w).SetReadDeadline(time.Time{}) == nil
+}
+
 func malformed(err error) *gatelink.Refusal {
 	code := "MALFORMED"
 	if errors.Is(err, errNoMethod) {
@@ -150,14 +155,19 @@ func malformed(err error) *gatelink.Refusal {
 
 // handle has a request decided, passes it, and has the answer decided.
 func (p *Proxy) handle(w http.ResponseWriter, r *http.Request, q *request) {
-	if q.method.decided == asNothing {
-		p.fail(w, q, &gatelink.Refusal{Code: "NOT_DECIDED", Reason: q.name + " is refused: " + q.method.why})
-		return
-	}
 	if p.joined(w, r, q) {
 		return
 	}
-	d, no := p.admit(r.Context(), q)
+	var d *decided
+	no := p.takeHook(q)
+	if no == nil {
+		d, no = p.admit(r.Context(), q)
+	}
+	if no == nil {
+		if no = p.placeHook(r.Context(), q); no != nil && d != nil {
+			p.report(d, api.OutcomeNotSent, no.Reason)
+		}
+	}
 	if no != nil {
 		p.fail(w, q, no)
 		return
@@ -175,12 +185,19 @@ func (p *Proxy) handle(w http.ResponseWriter, r *http.Request, q *request) {
 		return
 	}
 	doc, shape, no := p.unary(q, resp)
+	restore := func() {}
+	if no == nil {
+		restore, no = p.ownHooks(q, doc)
+	}
 	if no == nil {
 		no = p.decideAnswer(ctx, q, shape, doc)
 	}
 	if no != nil {
 		p.fail(w, q, no)
 		return
+	}
+	if restore(); shape != errShape {
+		p.forgetHook(q)
 	}
 	p.pass(w, q, resp, doc, shape)
 }

@@ -24,8 +24,8 @@ const (
 	// aNumber and aFlag hold no text.
 	aNumber
 	aFlag
-	// aPush is a configuration of push notifications inside another request.
-	aPush
+	// aHook is a webhook's address, or what authenticates there.
+	aHook
 )
 
 // shape describes one object of the protocol: its members, in both versions.
@@ -59,9 +59,10 @@ var (
 		lists:  map[string]*shape{"parts": partShape}, words: []string{"extensions", "referenceTaskIds"},
 	}
 	configurationShape = &shape{
-		name:   "configuration",
-		leaves: map[string]leaf{"historyLength": aNumber, "returnImmediately": aFlag, "blocking": aFlag, "taskPushNotificationConfig": aPush, "pushNotificationConfig": aPush},
-		words:  []string{"acceptedOutputModes"},
+		name:    "configuration",
+		leaves:  map[string]leaf{"historyLength": aNumber, "returnImmediately": aFlag, "blocking": aFlag},
+		words:   []string{"acceptedOutputModes"},
+		objects: map[string]*shape{"taskPushNotificationConfig": configShape, "pushNotificationConfig": configShape},
 	}
 	sendShape = &shape{
 		name: "SendMessageRequest", leaves: map[string]leaf{"tenant": anID, "metadata": free},
@@ -74,7 +75,15 @@ var (
 	tenantShape = &shape{name: "request", leaves: map[string]leaf{"tenant": anID}}
 	pushShape   = &shape{name: "request", leaves: map[string]leaf{
 		"tenant": anID, "id": anID, "taskId": anID, "pageSize": aNumber, "pageToken": anID, "pushNotificationConfigId": anID, "metadata": free,
-	}}
+		"url": aHook, "token": aHook, "authentication": aHook,
+	}, objects: map[string]*shape{"pushNotificationConfig": innerConfigShape}}
+	// configShape is the configuration of a webhook. In version 0.3 it stands in a member.
+	innerConfigShape = &shape{name: "configuration", leaves: map[string]leaf{"id": anID, "url": aHook, "token": aHook, "authentication": aHook}}
+	configShape      = &shape{
+		name: "configuration", leaves: map[string]leaf{"tenant": anID, "id": anID, "taskId": anID, "url": aHook, "token": aHook, "authentication": aHook},
+		objects: map[string]*shape{"pushNotificationConfig": innerConfigShape},
+	}
+	configsShape = &shape{name: "answer", leaves: map[string]leaf{"nextPageToken": anID}, lists: map[string]*shape{"configs": configShape}}
 
 	statusShape   = &shape{name: "status", leaves: map[string]leaf{"state": anID, "timestamp": anID}, objects: map[string]*shape{"message": messageShape}}
 	artifactShape = &shape{
@@ -112,6 +121,9 @@ func (s *shape) of(n *node) *shape {
 		if of, ok := kinds[kind.text]; ok {
 			return of
 		}
+	}
+	if s == configsShape && n.kind == '[' { // in version 0.3
+		return anyShape
 	}
 	return s
 }
@@ -206,7 +218,7 @@ func (v *visitor) value(at string, l leaf, n *node) error {
 		ok = n.kind == '0' && len(n.raw) <= maxDigits && strings.Trim(string(n.raw), "0123456789") == "" || n.kind == 'n'
 	case aFlag:
 		ok = n.kind == 't' || n.kind == 'f' || n.kind == 'n'
-	case free, aPush:
+	case free, aHook:
 	}
 	if !ok {
 		return fmt.Errorf("%s has the wrong type", at)

@@ -24,6 +24,8 @@ type a2aFlags struct {
 	agent, token, address, listen, local, public string
 	cert, key, clientCA, ca, peerKey             string
 	hold, wait                                   time.Duration
+	webhooks                                     []string
+	pushListen, pushPublic                       string
 }
 
 // NewA2AProxy returns the command that decides about the messages of an agent and its peers.
@@ -47,7 +49,11 @@ and a2a:unverified:HOST otherwise. The directory names the peer by that session.
 
 The agent has no app and speaks by a grant: ocipd task grant --agent ID --out FILE. A
 message that a person has to approve keeps its call open; then the call is answered HELD,
-and the message is sent once it is approved. Without a running daemon nothing passes.`,
+and the message is sent once it is approved. Without a running daemon nothing passes.
+
+Push notifications pass if --webhook names the addresses to which they may go. The other side
+gets an address of the proxy in place of the webhook: one at --push-listen, where the peer has
+to reach it. With --listen, the agent's own server gets one of this machine.`,
 		Example: "  ocipd a2a-proxy --agent ann --token-file ~/ann.token --url https://agents.example.com\n" +
 			"  ocipd a2a-proxy --agent ann --listen 127.0.0.1:7443 --url http://[::1]:9000",
 		Args: cobra.NoArgs,
@@ -64,6 +70,9 @@ and the message is sent once it is approved. Without a running daemon nothing pa
 	c.Flags().StringVar(&f.clientCA, "client-ca", "", "with --listen, peers are known by certificates of the authorities in `FILE` (PEM)")
 	c.Flags().StringVar(&f.ca, "ca", "", "trust the authorities in `FILE` (PEM) in place of the system's")
 	c.Flags().StringVar(&f.peerKey, "peer-key", "", "the peer is known by the key in `FILE` (PEM or JWK), with which it signs its card, and not by its certificate")
+	c.Flags().StringArrayVar(&f.webhooks, "webhook", nil, "let push notifications go to webhooks at or below `URL`; may stand more than once")
+	c.Flags().StringVar(&f.pushListen, "push-listen", "", "take push notifications at `ADDRESS`; without --listen that needs --cert and --key, unless it is one of this machine alone")
+	c.Flags().StringVar(&f.pushPublic, "push-public", "", "the other side knows the address of --push-listen as `URL`")
 	c.Flags().DurationVar(&f.hold, "hold", 4*time.Minute, "keep a call open for this `TIME` for a person")
 	c.Flags().DurationVar(&f.wait, "wait", 5*time.Minute, "wait for an answer, or for the next event of a stream, for this `TIME`")
 	return c
@@ -99,6 +108,9 @@ func (f *a2aFlags) run(ctx context.Context, s *cli.Process) error {
 		Origin: (&mcpproxy.Source{Name: "a2a", Shown: "a2a " + target.Host, Address: target.String()}).Origin(secret),
 	}
 	if err := f.trust(o); err != nil {
+		return err
+	}
+	if o.Push, err = f.push(ctx, o.Certificate); err != nil {
 		return err
 	}
 	l, err := f.open(ctx, o, secret)
@@ -138,6 +150,45 @@ func (f *a2aFlags) trust(o *a2aproxy.Options) error {
 		}
 	}
 	return nil
+}
+
+// push opens the port for push notifications, if there is a webhook that they may go to. The
+// certificate is shown to peers alone.
+func (f *a2aFlags) push(ctx context.Context, shown *tls.Certificate) (*a2aproxy.Push, error) {
+	p := new(a2aproxy.Push)
+	for _, given := range f.webhooks {
+		u, err := a2aproxy.Webhook(given)
+		if err != nil {
+			return nil, cli.Usagef("--webhook: %v", err)
+		}
+		p.Webhooks = append(p.Webhooks, u)
+	}
+	at := f.pushListen
+	switch {
+	case len(f.webhooks) == 0 && at == "" && f.pushPublic == "":
+		return nil, nil
+	case len(f.webhooks) == 0:
+		return nil, cli.Usagef("--push-listen and --push-public need --webhook: the addresses to which notifications may go")
+	case at == "" && f.listen == "":
+		return nil, cli.Usagef("--webhook needs --push-listen: the address where the peer reaches the proxy")
+	case at == "":
+		at = "127.0.0.1:0"
+	}
+	var c *tls.Config
+	if f.listen == "" && shown != nil {
+		c = &tls.Config{Certificates: []tls.Certificate{*shown}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
+	}
+	var err error
+	if p.Listener, p.Public, err = a2aproxy.Listen(ctx, at, c); err != nil {
+		return nil, err
+	}
+	if f.pushPublic != "" {
+		if p.Public, err = mcpproxy.Target(f.pushPublic); err != nil || p.Public.RawQuery != "" {
+			return nil, errors.Join(cli.Usagef("--push-public: %q is no address", f.pushPublic), p.Listener.Close())
+		}
+		p.Public.Path = strings.TrimSuffix(p.Public.Path, "/")
+	}
+	return p, nil
 }
 
 // open opens the port, and says at which address clients find it.
