@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"strings"
@@ -184,6 +185,62 @@ func TestPeerCheck(t *testing.T) {
 	} {
 		if e := person.refuse(api.InvalidParams, "peer.check", params); !strings.Contains(e.Error()+fmt.Sprint(e.Details), "process") {
 			t.Errorf("%v is answered %v", params, e)
+		}
+	}
+}
+
+// A console reports a closed set of events, each on record once a minute and process.
+func TestConsoleReport(t *testing.T) {
+	h := build(t, acme)
+	person, self := h.operates(), processName(t, os.Getpid())
+	digest := "sha256:" + strings.Repeat("0", 64)
+	for range 3 {
+		for _, params := range []map[string]any{
+			{"event": "opened", "process": self}, {"event": "enrolled", "digest": digest, "fingerprint": "SHA256:abc"},
+			{"event": "link_reused", "process": self}, {"event": "link_reused"}, {"event": "host_refused", "process": self, "value": "evil.example"},
+			{"event": "origin_refused", "process": self, "value": "https://evil.example"}, {"event": "session_refused", "process": self},
+			{"event": "peer_refused", "uid": 64002}, {"event": "peer_refused", "uid": 64003}, {"event": "peer_refused"},
+		} {
+			person.must("console.report", params, nil)
+		}
+	}
+	count, denied := map[string]int{}, 0
+	for _, r := range h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionSecurity}}) {
+		if !strings.HasPrefix(r.Event, "console_") {
+			continue
+		}
+		count[r.Event]++
+		if r.PolicyResult == "deny" && r.PolicyReason != "" {
+			denied++
+		}
+		client, _ := r.Details["client"].(map[string]any)
+		if r.Details["pid"] != float64(os.Getpid()) || r.Details["process"] == self && client["pid"] != float64(os.Getpid()) {
+			t.Errorf("%s has %v", r.Event, r.Details)
+		}
+		switch r.Event {
+		case "console_enrolled":
+			if r.Details["digest"] != digest || r.Details["fingerprint"] != "SHA256:abc" {
+				t.Errorf("enrolled: %v", r.Details)
+			}
+		case "console_host_refused":
+			if r.Details["value"] != "evil.example" {
+				t.Errorf("host: %v", r.Details)
+			}
+		}
+	}
+	want := map[string]int{
+		"console_opened": 1, "console_enrolled": 1, "console_link_reused": 2, "console_host_refused": 1, "console_origin_refused": 1,
+		"console_session_refused": 1, "console_refused": 3,
+	}
+	if !maps.Equal(count, want) || denied != 8 {
+		t.Errorf("on record are %v, %d refusals", count, denied)
+	}
+	for member, params := range map[string]map[string]any{
+		"event": {"event": "closed"}, "process": {"event": "opened", "process": "4711"}, "uid": {"event": "opened", "uid": 1}, "value": {"event": "session_refused", "value": "x"},
+		"digest": {"event": "enrolled", "fingerprint": "x"}, "fingerprint": {"event": "enrolled", "digest": digest}, "text": {"event": "opened", "text": "x"},
+	} {
+		if e := person.refuse(api.InvalidParams, "console.report", params); !strings.Contains(e.Message+fmt.Sprint(e.Details), member) {
+			t.Errorf("%v is answered %s %v", params, e.Message, e.Details)
 		}
 	}
 }

@@ -71,6 +71,7 @@ func (d *Daemon) methods() []ipc.Method {
 			return reads.tail(ctx, who, p, log.Tail)
 		}),
 		ipc.OperatorAs("peer.check", api.Reads, k.Behalf.Check),
+		ipc.OperatorAs("console.report", api.Unsigned, k.Behalf.Report),
 		ipc.OperatorAs("backup.note", api.Unsigned, reads.backup),
 		ipc.Operator("audit.verify", api.Reads, d.auditVerify),
 		ipc.Operator("audit.inspect", api.Reads, d.auditInspect),

@@ -763,6 +763,21 @@ export interface ConfirmParams {
   note?: string;
 }
 
+export interface ConsoleReportParams {
+  /** The event. */
+  event: "opened" | "enrolled" | "link_reused" | "host_refused" | "origin_refused" | "session_refused" | "peer_refused";
+  /** The process at the other end, as pid@start. */
+  process?: string;
+  /** peer_refused: the user of the connection, if the system says it. */
+  uid?: number;
+  /** host_refused, origin_refused: the refused Host or Origin. */
+  value?: string;
+  /** enrolled: the digest of the list of signers. */
+  digest?: string;
+  /** enrolled: the fingerprint of the passkey. */
+  fingerprint?: string;
+}
+
 export interface Contact {
   sessionKey: string;
   agent: string;
@@ -1588,6 +1603,10 @@ export interface Methods {
   "peer.check": {
     params: PeerCheckParams;
     result: PeerCheckResult;
+  };
+  "console.report": {
+    params: ConsoleReportParams;
+    result: OK;
   };
   "backup.note": {
     params: BackupNoteParams;

@@ -2,6 +2,12 @@
 // processes, such as `ocipd console` a browser.
 package consoleapi
 
+import (
+	"slices"
+
+	"github.com/openclawos/ocipd/internal/api"
+)
+
 // PeerCheckParams names processes for which a program of the operator is about to answer, such as
 // those at the other end of a connection to `ocipd console` (operator, peer.check).
 type PeerCheckParams struct {
@@ -17,4 +23,54 @@ type PeerCheckResult struct {
 type RefusedProcess struct {
 	Process string `json:"process"`
 	Why     string `json:"why"`
+}
+
+// The events that a console reports.
+const (
+	// Opened: a browser began a session by a link that was not used before.
+	Opened = "opened"
+	// Enrolled: a passkey was added to the signers.
+	Enrolled = "enrolled"
+	// LinkReused: a link was used a second time, or after its end.
+	LinkReused = "link_reused"
+	// HostRefused, OriginRefused and SessionRefused: a request for another host, from another page
+	// or in a frame, or without a session's secret.
+	HostRefused, OriginRefused, SessionRefused = "host_refused", "origin_refused", "session_refused"
+	// PeerRefused: the other end of a connection has no process that can be seen. If it has, the
+	// console asks peer.check.
+	PeerRefused = "peer_refused"
+)
+
+// ConsoleReportParams is an event of a console (operator, console.report).
+type ConsoleReportParams struct {
+	Event string `json:"event" is:"required words=opened|enrolled|link_reused|host_refused|origin_refused|session_refused|peer_refused" doc:"The event."`
+	// Process is the process at the other end, "" if it is not known.
+	Process string `json:"process,omitzero" is:"max=64 form=process" doc:"The process at the other end, as pid@start."`
+	// UID is the user of a peer that has no process.
+	UID *int64 `json:"uid,omitzero" is:"range=0..4294967295" doc:"peer_refused: the user of the connection, if the system says it."`
+	// Value is the refused Host or Origin.
+	Value string `json:"value,omitzero" is:"max=256" doc:"host_refused, origin_refused: the refused Host or Origin."`
+	// Digest is that of the list of signers with the new line, and Fingerprint the passkey's.
+	Digest      string `json:"digest,omitzero" is:"max=71 form=digest" doc:"enrolled: the digest of the list of signers."`
+	Fingerprint string `json:"fingerprint,omitzero" is:"max=64" doc:"enrolled: the fingerprint of the passkey."`
+}
+
+// Rules reports faults between members.
+func (p *ConsoleReportParams) Rules() (f api.Fields) {
+	only := func(name string, given bool, events ...string) {
+		if given && !slices.Contains(events, p.Event) {
+			f.Add(name, "cannot be given with the event %s", p.Event)
+		}
+	}
+	only("uid", p.UID != nil, PeerRefused)
+	only("value", p.Value != "", HostRefused, OriginRefused)
+	only("digest", p.Digest != "", Enrolled)
+	only("fingerprint", p.Fingerprint != "", Enrolled)
+	if p.Event == Enrolled && p.Digest == "" {
+		f.Add("digest", "required")
+	}
+	if p.Event == Enrolled && p.Fingerprint == "" {
+		f.Add("fingerprint", "required")
+	}
+	return f
 }

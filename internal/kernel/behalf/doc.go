@@ -3,5 +3,6 @@
 // behind it: the program names it, and the daemon applies the rule of the operator socket to it as
 // well. A named process only narrows a caller's rights; no process gets any by being named.
 //
-// [Judge] answers peer.check, and keeps refusals on record: at most one a minute and process.
+// [Judge] answers peer.check and console.report. It puts refusals and reports on record: at most one
+// a minute for each event and process.
 package behalf

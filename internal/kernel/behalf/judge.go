@@ -72,6 +72,9 @@ func (j *Judge) judge(who api.Peer, process string) (seen peer.Seen, why string)
 	return seen, ""
 }
 
+// refusedPeer is the event of a refused process, or of a peer without one.
+const refusedPeer = "console_refused"
+
 // refused records that a process was refused, unless it was within the last minute.
 func (j *Judge) refused(who api.Peer, process string, seen peer.Seen, why string) error {
 	details := api.ByPeer(who)
@@ -79,7 +82,7 @@ func (j *Judge) refused(who api.Peer, process string, seen peer.Seen, why string
 	if seen.PID != 0 {
 		details["client"] = clientOf(seen)
 	}
-	return j.record("console_refused", process, why, details)
+	return j.record(refusedPeer, process, why, details)
 }
 
 // clientOf is a process in a record.

@@ -778,6 +778,24 @@ class ConfirmParams(_ConfirmParams, total=False):
     note: str
 
 
+class _ConsoleReportParams(TypedDict):
+    # The event.
+    event: Literal["opened", "enrolled", "link_reused", "host_refused", "origin_refused", "session_refused", "peer_refused"]
+
+
+class ConsoleReportParams(_ConsoleReportParams, total=False):
+    # The process at the other end, as pid@start.
+    process: str
+    # peer_refused: the user of the connection, if the system says it.
+    uid: int
+    # host_refused, origin_refused: the refused Host or Origin.
+    value: str
+    # enrolled: the digest of the list of signers.
+    digest: str
+    # enrolled: the fingerprint of the passkey.
+    fingerprint: str
+
+
 class _Contact(TypedDict):
     sessionKey: str
     agent: str
