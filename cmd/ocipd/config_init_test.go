@@ -55,7 +55,7 @@ func TestConfigInitAsks(t *testing.T) {
 		}
 		term.typed(step.right + "\n")
 	}
-	term.want("next:", "ocipd serve --config "+file, "ocipd doctor", "ocipd check telegram:4711 ")
+	term.want("next:", "ocipd serve --config "+file, "ocipd doctor", "ocipd check telegram:dave ", "ocipd send telegram:4711 ")
 	if code := term.wait(); code != cli.ExitDone {
 		t.Fatalf("it exits %d:\n%s", code, term.screen())
 	}

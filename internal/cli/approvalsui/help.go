@@ -32,7 +32,7 @@ func (d *model) helpLines() []string {
 func keyHelp(width int) []string {
 	return append([]string{"ocipd approvals: keys", ""}, term.KeyHelp([][2]string{
 		{"up, down, k, j", "choose a request; in a page, scroll by a line"},
-		{"page keys", "go through the list by pages; home and end too"},
+		{"page keys", "go through the list by pages, as ctrl+d and ctrl+u; home and end too"},
 		{"space", "scroll the page below; shift+space goes back"},
 		{"enter", "read the request on the whole screen; esc goes back"},
 		{"i", "show what ocipd adds too, or fold it again"},

@@ -597,9 +597,15 @@ func (d *model) scroll(k tea.KeyPressMsg) bool {
 	key := k.String()
 	page := max(1, d.pageHeight()-1)
 	switch key {
-	case "space", "ctrl+f":
+	case "ctrl+f", "ctrl+d":
+		key = "pgdown"
+	case "ctrl+b", "ctrl+u":
+		key = "pgup"
+	}
+	switch key {
+	case "space":
 		d.pageTop += page
-	case "ctrl+b", "shift+space":
+	case "shift+space":
 		d.pageTop -= page
 	case "up", "k", "down", "j", "home", "end", "pgdown", "pgup":
 		far := max(len(d.rows), len(d.page))

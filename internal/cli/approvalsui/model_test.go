@@ -190,9 +190,9 @@ func TestModelScreen(t *testing.T) {
 	s.keys("down", "up")
 	local := askedAt.Add(24*time.Hour + time.Second).Local().Format(time.DateTime)
 	want := `ocipd approvals: 3 waiting (alice 2, bob 1)                                 live
-  ID        ×  AGENT  TO           SAYS (all: commitment)            AGE  LEFT
-› 00000001  2  alice  agent-bob-1  I promise to do it by Friday      59s   23h
-  00000003     bob    agent-bob-1  I agree‹U+001B›[2J‹U+202E› to it  57s   23h
+  ID        ×  AGENT  TO           SAYS (all: commitment, 23h left)  AGE
+› 00000001  2  alice  agent-bob-1  I promise to do it by Friday      59s
+  00000003     bob    agent-bob-1  I agree‹U+001B›[2J‹U+202E› to it  57s
 ────────────────────────────────────────────────────────────────────────────────
 approval 01a1fd5b-310b-7864-alic-000000000001: pending
 agent-alice-1 for alice → agent-bob-1 for bob
@@ -618,6 +618,12 @@ func TestModelPages(t *testing.T) {
 	s.want("› 00000005  mallory")
 	s.keys("pgup")
 	s.want("› 00000000  mallory")
+	for _, keys := range [][2]string{{"ctrl+d", "ctrl+u"}, {"ctrl+f", "ctrl+b"}} {
+		s.keys(keys[0])
+		s.want("› 00000005  mallory")
+		s.keys(keys[1])
+		s.want("› 00000000  mallory")
+	}
 	s.keys("G")
 	s.want("Promise number 99")
 	s.keys("home", "m", "m")

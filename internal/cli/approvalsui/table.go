@@ -185,8 +185,11 @@ func newTable(all []*api.ApprovalSummary, state string, now time.Time) *table {
 			agentColumn:  func(a *api.ApprovalSummary) string { return a.AgentID },
 			likelyColumn: func(a *api.ApprovalSummary) string { return string(a.Likelihood) },
 			whyColumn:    describe.Why,
+			lastColumn:   t.last,
 		} {
-			if !slices.ContainsFunc(all, func(a *api.ApprovalSummary) bool { return text(a) != text(all[0]) }) {
+			// What expires soon stays red in its row.
+			urgent := at == lastColumn && !t.states && describe.Urgency(all[0].ExpiresAt, now) != term.NoColour
+			if !urgent && !slices.ContainsFunc(all, func(a *api.ApprovalSummary) bool { return text(a) != text(all[0]) }) {
 				t.alike = append(t.alike, at)
 			}
 		}
@@ -241,13 +244,9 @@ func (t *table) row(row group) []term.Cell {
 	if len(row) > 1 {
 		times = strconv.Itoa(len(row))
 	}
-	last := term.Cell{Text: term.ShortAge(time.UnixMilli(a.ExpiresAt).Sub(t.now)), Colour: describe.Urgency(a.ExpiresAt, t.now)}
+	last := term.Cell{Text: t.last(a), Colour: describe.Urgency(a.ExpiresAt, t.now)}
 	if t.states {
-		state := describe.State(a.State)
-		if a.State == api.ApprovalApproved && a.Blocked != "" {
-			state += ": " + a.Blocked
-		}
-		last = term.Cell{Text: term.Printable(state), Colour: describe.StateColour(a.State)}
+		last.Colour = describe.StateColour(a.State)
 	}
 	likely := string(a.Likelihood)
 	if !t.brief {
@@ -257,6 +256,18 @@ func (t *table) row(row group) []term.Cell {
 		{Text: term.Printable(t.short(a.ApprovalID)), Colour: term.Bold}, {Text: times, Colour: term.Yellow}, {Text: term.Printable(a.AgentID)}, {Text: term.Address(cmp.Or(a.To(), describe.TaskOf(a)))},
 		{Text: term.Printable(likely)}, {Text: term.Printable(describe.Why(a)), Colour: term.Yellow}, {Text: term.Printable(saysOf(row))}, {Text: term.ShortAge(t.now.Sub(time.UnixMilli(a.AskedAt)))}, last,
 	}
+}
+
+// last is the text of the last column: the state of a request, or the time that is left to decide.
+func (t *table) last(a *api.ApprovalSummary) string {
+	if !t.states {
+		return term.ShortAge(time.UnixMilli(a.ExpiresAt).Sub(t.now))
+	}
+	state := describe.State(a.State)
+	if a.State == api.ApprovalApproved && a.Blocked != "" {
+		state += ": " + a.Blocked
+	}
+	return term.Printable(state)
 }
 
 // saysOf is the text of the oldest message of a row, after the number of different ones.
@@ -295,7 +306,7 @@ func (t *table) lines(scr term.Screen) []string {
 		widths[likelyColumn] = max(widths[likelyColumn], len(columns[likelyColumn].Title))
 	}
 	// From the right, so that the positions on the left stay valid.
-	for _, at := range [...]int{whyColumn, likelyColumn, agentColumn, timesColumn} {
+	for _, at := range [...]int{lastColumn, whyColumn, likelyColumn, agentColumn, timesColumn} {
 		empty := (at == likelyColumn || at == timesColumn) && widths[at] == 0
 		if !empty && !slices.Contains(omitted, at) {
 			continue
@@ -329,7 +340,9 @@ func (t *table) omitted(rows [][]term.Cell) (columns []int) {
 			continue
 		}
 		columns = append(columns, at)
-		if text := rows[1][at].Text; text != "" {
+		if text := rows[1][at].Text; text != "" && at == lastColumn && !t.states {
+			words = append(words, text+" left")
+		} else if text != "" {
 			words = append(words, text)
 		}
 	}

@@ -497,16 +497,23 @@ func TestEqualColumnsLeaveTheirRoomToTheTexts(t *testing.T) {
 		a.Likelihood = likely
 		return a
 	}
+	expiring := func(n int, left time.Duration) *api.ApprovalSummary {
+		a := one(n, "ann", "high")
+		a.ExpiresAt = askedAt.Add(left).UnixMilli()
+		return a
+	}
 	for _, tt := range []struct {
 		all      []*api.ApprovalSummary
 		width    int
 		oneAgent bool
 		want     string
 	}{
-		{[]*api.ApprovalSummary{one(1, "ann", "high"), one(2, "ann", "high")}, 80, false, "ID TO SAYS (all: ann, high, commitment) AGE LEFT"},
-		{[]*api.ApprovalSummary{one(1, "ann", "high"), one(2, "ann", "high")}, 80, true, "ID TO SAYS (all: high, commitment) AGE LEFT"},
-		{[]*api.ApprovalSummary{one(1, "ann", "high"), one(2, "ben", "high")}, 80, false, "ID AGENT TO SAYS (all: high, commitment) AGE LEFT"},
-		{[]*api.ApprovalSummary{one(1, "ann", "high"), one(2, "ben", "low")}, 80, false, "ID AGENT TO LIKELY SAYS (all: commitment) AGE LEFT"},
+		{[]*api.ApprovalSummary{expiring(1, time.Minute), expiring(2, time.Minute)}, 80, false, "ID TO SAYS (all: ann, high, commitment) AGE LEFT"},
+		{[]*api.ApprovalSummary{expiring(1, 5*time.Hour), expiring(2, 6*time.Hour)}, 80, false, "ID TO SAYS (all: ann, high, commitment) AGE LEFT"},
+		{[]*api.ApprovalSummary{one(1, "ann", "high"), one(2, "ann", "high")}, 80, false, "ID TO SAYS (all: ann, high, commitment, 24h left) AGE"},
+		{[]*api.ApprovalSummary{one(1, "ann", "high"), one(2, "ann", "high")}, 80, true, "ID TO SAYS (all: high, commitment, 24h left) AGE"},
+		{[]*api.ApprovalSummary{one(1, "ann", "high"), one(2, "ben", "high")}, 80, false, "ID AGENT TO SAYS (all: high, commitment, 24h left) AGE"},
+		{[]*api.ApprovalSummary{one(1, "ann", "high"), one(2, "ben", "low")}, 80, false, "ID AGENT TO LIKELY SAYS (all: commitment, 24h left) AGE"},
 		{[]*api.ApprovalSummary{one(1, "ann", "high")}, 80, false, "ID AGENT TO LIKELY WHY SAYS AGE LEFT"},
 		{[]*api.ApprovalSummary{one(1, "ann", "high"), one(2, "ann", "high")}, 120, false, "ID AGENT TO LIKELY WHY SAYS AGE LEFT"},
 	} {

@@ -171,7 +171,7 @@ func (s *command) next(ctx context.Context, in *bufio.Reader, file string, a *an
 	}
 	steps := [][2]string{
 		{"ocipd doctor", "checks everything, and prints the fix"},
-		{"ocipd check " + cli.Argument(session) + " 'I promise it by Friday.'", "what would be decided, and why"},
+		{"ocipd check " + cli.Argument(a.somebodyElse()) + " 'I promise it by Friday.'", "what would be decided, and why"},
 		{"ocipd send " + cli.Argument(session) + " 'Hello.'", a.outlook()},
 		{"ocipd", "what happens, live; what waits for you"},
 	}

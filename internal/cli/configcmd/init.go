@@ -230,6 +230,19 @@ func (a *answers) sessions() (keys []string) {
 	return keys
 }
 
+// somebodyElse returns a session of another person than the owner, to whom an agent may promise
+// anything: of one whom the owner named, or else of a stranger.
+func (a *answers) somebodyElse() string {
+	chat := "4711"
+	switch {
+	case len(a.known) > 0:
+		chat = a.known[0]
+	case a.chat == chat:
+		chat = "4712"
+	}
+	return cmp.Or(a.channel, "telegram") + ":" + chat
+}
+
 // strangerRules maps the answers about strangers to values of the configuration.
 func strangerRules() map[string]string {
 	return map[string]string{"yes": "allow", "ask": "hold", "no": "deny"}

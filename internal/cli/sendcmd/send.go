@@ -139,6 +139,9 @@ func Speak(ctx context.Context, p *cli.Process, method, key, content string, par
 	case wasRefused && asJSON && Undecided(refused):
 		return p.Refused(err)
 	case wasRefused && Undecided(refused):
+		if needed, ok := strings.CutPrefix(refused.Message, "agent: required"); ok {
+			return fmt.Errorf("nothing was decided: --agent is required%s", needed)
+		}
 		return fmt.Errorf("nothing was decided: %w", err)
 	}
 	said, err := readAnswer(answer, refused)
