@@ -739,22 +739,22 @@ func TestAnotherFileThanTheDaemons(t *testing.T) {
 		t.Fatal(said)
 	}
 	found, _ := c.examine()
-	if !said(found, "daemon", doctor.Warn, "the running daemon reads "+there+", so this is about that file, not about "+here) || !said(found, "config", doctor.Pass, there+": valid") {
+	if !said(found, "daemon", doctor.Warn, "the running daemon uses "+there+", so ocipd looked at that file and not at "+here) || !said(found, "config", doctor.Pass, there+": valid") {
 		t.Errorf("not said: %+v", found)
 	}
 	found, _ = c.examine("--config", here)
-	if !said(found, "daemon", doctor.Warn, "the running daemon reads "+there+"; this is about "+here) || !said(found, "config", doctor.Pass, here+": valid") {
+	if !said(found, "daemon", doctor.Warn, "the running daemon uses "+there+"; ocipd looked at "+here) || !said(found, "config", doctor.Pass, here+": valid") {
 		t.Errorf("of the one that was named: %+v", found)
 	}
-	if found, _ = c.examine("--config", there); said(found, "daemon", doctor.Warn, "reads ") {
+	if found, _ = c.examine("--config", there); said(found, "daemon", doctor.Warn, "uses ") {
 		t.Errorf("of the daemon's own: %+v", found)
 	}
 	code, out, note := c.ocipd("config", "show")
-	if code != cli.ExitDone || !strings.Contains(out, "id: carol") || !strings.HasPrefix(note, "note: the running daemon reads "+there+", so this is about that file, not about "+here) {
+	if code != cli.ExitDone || !strings.Contains(out, "id: carol") || !strings.HasPrefix(note, "note: the running daemon uses "+there+", so ocipd looked at that file and not at "+here) {
 		t.Errorf("shown is, with %d and %q, %s", code, note, out)
 	}
 	code, out, note = c.ocipd("--config", here, "config", "show")
-	if code != cli.ExitDone || !strings.Contains(out, "id: alice") || !strings.Contains(note, "; this is about "+here) {
+	if code != cli.ExitDone || !strings.Contains(out, "id: alice") || !strings.Contains(note, "; ocipd looked at "+here) {
 		t.Errorf("shown of the one that was named is, with %d and %q, %s", code, note, out)
 	}
 }

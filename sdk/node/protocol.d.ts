@@ -562,7 +562,7 @@ export interface AuditTailParams {
   last?: number;
   /** Goes on with new records. */
   follow?: boolean;
-  /** The records are taken elsewhere, which goes on record first. */
+  /** The records are exported; the daemon records that first. */
   export?: boolean;
 }
 

@@ -179,7 +179,7 @@ func cutLast(text, sep string) (before, after string, found bool) {
 	return text, "", false
 }
 
-const afterwards = "A running daemon takes the file by itself; this\ncommand waits until it has."
+const afterwards = "A running daemon reloads the file by itself; this\ncommand waits until it has."
 
 func newContactsAdd(s *command) *cobra.Command {
 	entry := config.Contact{Accepts: []string{"public", "internal"}}

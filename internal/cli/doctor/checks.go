@@ -251,11 +251,11 @@ func (d *Examiner) compareFiles() {
 	switch {
 	case place.Same(reads, here), reads == "" && d.ConfigFile == "" && !cli.Exists(here):
 	case reads == "":
-		d.other = fmt.Sprintf("the running daemon reads no configuration file; this is about %s", here)
+		d.other = fmt.Sprintf("the running daemon uses no configuration file; ocipd looked at %s", here)
 	case d.ConfigFile != "":
-		d.other = fmt.Sprintf("the running daemon reads %s; this is about %s", reads, here)
+		d.other = fmt.Sprintf("the running daemon uses %s; ocipd looked at %s", reads, here)
 	default:
-		d.other = fmt.Sprintf("the running daemon reads %s, so this is about that file, not about %s", reads, here)
+		d.other = fmt.Sprintf("the running daemon uses %s, so ocipd looked at that file and not at %s", reads, here)
 		socket, operator := d.places.socket, d.places.operator
 		d.lookAt(reads)
 		d.places.socket, d.places.operator, d.places.runtime = socket, operator, cli.Absolute(filepath.Dir(socket))

@@ -39,7 +39,7 @@ func newACPRun(s *command) *cobra.Command {
 		Long: `Run the agent of an actor (tasks.actors[].acp) on its attempt at a task, or on its
 review of one, by the token of a grant. The agent gets the task, its MCP server, and
 nothing else of the daemon. What it asks permission for is decided by the policy, or by a
-person: ocipd approvals. How it goes and how it ended goes on record.
+person: ocipd approvals. The daemon records how the agent goes on and how it ends.
 
 This is no sandbox: what the agent's program can do without asking, it can do. Give the
 actor acp.wrap for that.`,

@@ -509,7 +509,7 @@ func (s *command) listIntegrations(ctx context.Context, p *integrate.Place, asJS
 		t.Add(term.Plain(one.Runtime), term.Plain(cmp.Or(one.Version, "-")), term.Plain(serverName(&one.Server)), gate, term.Plain(one.Why))
 	}
 	if len(list) == 0 {
-		fmt.Fprintf(s.Stderr, "none of these runtimes is on this machine: %s\n", strings.Join(runtimeNames(), ", "))
+		fmt.Fprintf(s.Stderr, "none of these runtimes is on this machine: %s\na program of yours asks the daemon by itself; its agent: ocipd config add-agent ID --app APP\n", strings.Join(runtimeNames(), ", "))
 	}
 	if err := t.Write(s.Stdout, s.Screen()); err != nil {
 		return err

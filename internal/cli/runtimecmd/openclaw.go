@@ -145,7 +145,7 @@ func (s *command) agentsOf(o *integrate.OpenClaw, live *api.Status, who owner) (
 	}
 	file := cli.Absolute(cmp.Or(s.ConfigFile, config.FilePath(s.Getenv)))
 	if live != nil && live.ConfigFile != "" && !place.Same(live.ConfigFile, file) {
-		return nil, fmt.Errorf("the daemon that runs reads %s, and this is about %s: name that with --config", live.ConfigFile, file)
+		return nil, fmt.Errorf("the running daemon uses %s, not %s: name its file with --config", live.ConfigFile, file)
 	}
 	var missing []string
 	for _, id := range o.Agents {

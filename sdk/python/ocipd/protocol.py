@@ -547,7 +547,7 @@ class AuditTailParams(TypedDict, total=False):
     last: int
     # Goes on with new records.
     follow: bool
-    # The records are taken elsewhere, which goes on record first.
+    # The records are exported; the daemon records that first.
     export: bool
 
 
