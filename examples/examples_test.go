@@ -582,23 +582,32 @@ func standIn(t *testing.T, hear func(say func(string), line string) (over bool),
 	return l.Addr().String()
 }
 
-// TestSendScript runs the script in the shell once for each kind of answer.
+// TestSendScript runs the script in the shell once for each kind of answer, and has its next run send
+// what a person approved, once.
 func TestSendScript(t *testing.T) {
 	needs(t, "bash")
 	needs(t, "jq")
 	p := serve(t)
-	for _, tc := range []struct {
-		text, want string
-		code       int
-	}{
-		{"How far is the review?", "sent telegram:4711: How far is the review?\n", 0},
-		{"I promise it by Friday.", "held telegram:4711: ", 5},
-		{"The key is AKIA" + "Q3EGRT5XPWKJ2LMN.", "refused telegram:4711: CLASSIFICATION_VIOLATION: message classified restricted", 6},
-	} {
-		c := p.command("bash", "shell/send.sh", "telegram:4711", tc.text)
+	says := func(want string, code int, args ...string) (rest string) {
+		t.Helper()
+		c := p.command("bash", append([]string{"shell/send.sh"}, args...)...)
 		out, _ := c.Output()
-		if !strings.HasPrefix(string(out), tc.want) || c.ProcessState.ExitCode() != tc.code {
-			t.Errorf("%s: exit code %d, %s", tc.text, c.ProcessState.ExitCode(), out)
+		rest, ok := strings.CutPrefix(string(out), want)
+		if !ok || c.ProcessState.ExitCode() != code || strings.Count(string(out), "\n") > 1 {
+			t.Errorf("%q: exit code %d, %s", args, c.ProcessState.ExitCode(), out)
 		}
+		return strings.TrimSpace(rest)
+	}
+	says("sent telegram:4711: How far is the review?", 0, "telegram:4711", "How far is the review?")
+	says("refused telegram:4711: CLASSIFICATION_VIOLATION: message classified restricted", 6, "telegram:4711", "The key is AKIA"+"Q3EGRT5XPWKJ2LMN.")
+	id := says("held telegram:4711: ", 5, "telegram:4711", "I promise it by Friday.")
+	says("", 0)
+	p.approve(id)
+	says("sent telegram:4711: I promise it by Friday.", 0)
+	if again := says("", 0); again != "" {
+		t.Errorf("it is sent twice: %s", again)
+	}
+	if shown := p.ocipd("approvals", "show", id); !strings.Contains(shown, "sent, as the agent's runtime says") {
+		t.Errorf("the daemon does not know that it was sent:\n%s", shown)
 	}
 }
