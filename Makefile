@@ -43,10 +43,10 @@ ALONE := bench/detection test/archtest internal/audit internal/ocip/media intern
 WHOLE := bench/fault cmd/ocipd examples integrations internal/daemon internal/evidence/index sdk
 # Tests of many cases like each other, of which the detector sees a few, and tests that kill
 # a daemon many times, or have many processes at it: `make test-long` runs them.
-SWEEPS := TestAttacks|TestCanaryOf.*|TestEditedRowsAreFoundAtTheStart|TestEditedTaskIsFoundAtTheStart|TestEveryColumnIsHeldToTheLog|TestFaults|TestHundredThousandContacts|TestLargeDirectoryOnRecord|TestManyFaultsTakeNoLonger|TestNoEditLetsAnythingThrough|TestPlantedFiles
+SWEEPS := TestAttacks|TestCanaryOf.*|TestEditedRowsAreFoundAtTheStart|TestEditedTaskIsFoundAtTheStart|TestEveryColumnIsHeldToTheLog|TestEveryTextIsText|TestFaults|TestHundredThousandContacts|TestLargeDirectoryOnRecord|TestManyFaultsTakeNoLonger|TestNoEditLetsAnythingThrough|TestPlantedFiles
 KILLS := TestACPRunOutlivesTheDaemon|TestApprovalsAreLinearizable|TestConfigReloadsUnderLoad|TestEffectsAreLinearizable|TestHostileClients|TestKilledRoundsAreLinearizable|TestKillUnderLoad|TestKillWhileDeciding|TestManyProcessesOneWinner|TestMCPMessagesOverKills|TestPanicInACommit|TestRedeemOverKills|TestReloadSurvivesKill|TestRoundsAreLinearizable|TestRunnerKilled|TestTaskRunIsKilled
 # The packages that have sweeps.
-SWEPT := bench/fault cmd/ocipd internal/config internal/daemon internal/evidence/configlog internal/store internal/task/taskstore
+SWEPT := bench/fault cmd/ocipd internal/bridge/console/page internal/config internal/daemon internal/evidence/configlog internal/store internal/task/taskstore
 # Runs tests, and prints what failed and the slowest ones.
 REPORT := | $(GO) run -buildvcs=false ./test/report
 # Whether the race detector can be linked: it needs a C compiler and its headers.
@@ -54,7 +54,7 @@ HAVE_CC = printf '\#include <stdlib.h>\nint main(void) { return 0; }\n' | \
 	$$($(GO) env CC) -x c -o /dev/null - >/dev/null 2>&1
 
 .DEFAULT_GOAL := build
-.PHONY: build run install uninstall demo test test-long race fuzz e2e e2e-witness mutants bench detection profile fault soak reference size cover lint vuln fmt dist sdk dist-test machine-test clean help
+.PHONY: build run install uninstall demo test test-long race fuzz e2e e2e-witness mutants bench detection profile fault soak reference page size cover lint vuln fmt dist sdk dist-test machine-test clean help
 
 build: ## build the static binary bin/ocipd
 	CGO_ENABLED=0 $(GO) build $(COMPILED) -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/ocipd
@@ -156,6 +156,10 @@ reference: ## write the generated pages of docs from their tables
 		CGO_ENABLED=0 $(GO) run -buildvcs=false ./cmd/ocipd protocol $${types%%=*} >sdk/protocol.new && \
 		mv sdk/protocol.new sdk/$${types##*=} || exit 1; done
 	UPDATE_SAMPLES=1 CGO_ENABLED=0 $(GO) test -count=1 -vet=off $(COMPILED) -run '^TestAttacksPage$$' ./cmd/ocipd
+
+page: ## bundle the console's page (ARGS="-check": compare it with the bundle that is there)
+	cd packaging/tools && $(GO) build -buildvcs=false -o '$(CURDIR)/bin/page' ./page
+	cd internal/bridge/console/page && '$(CURDIR)/bin/page' $(ARGS)
 
 size: ## print how many lines of code the promise rests on
 	@$(GO) test -count=1 -run '^TestTrustedBase$$' -v ./test/archtest | sed -n 's/^ *| //p'

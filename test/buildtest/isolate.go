@@ -114,7 +114,7 @@ func (t *Tests) isolate(keep []string) error {
 // programs are those that tests and the pages of the documentation may use.
 func programs() []string {
 	return strings.Fields(`
-		awk base64 basename bash bwrap cat chgrp chmod chown cmp comm cp curl cut date dbus-daemon dd df diff dirname du
+		awk base64 basename bash bwrap cat chgrp chmod chown chromium cmp comm cp curl cut date dbus-daemon dd df diff dirname du
 		echo env expr false find fold git go grep gunzip gzip head hostname id install jq kill ln ls make man mkdir mkfifo mktemp
 		mv nc node nohup od openssl paste printenv printf ps pwd python3 readlink realpath rm rmdir script sed seq setpriv setsid
 		sh sha256sum sleep socat sort split sqlite3 ssh-add ssh-agent ssh-keygen stat stty sync

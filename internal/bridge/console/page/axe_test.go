@@ -1,0 +1,73 @@
+package page_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"io"
+	"os"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+)
+
+// axe is the source of axe-core, which is at hand for tests alone.
+func axe(t *testing.T) string {
+	t.Helper()
+	packed, err := os.ReadFile("testdata/axe.min.js.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	unpacked, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := io.ReadAll(unpacked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(source)
+}
+
+// TestAccessible has axe-core look at every screen and every question, in both colour schemes, on a
+// wide window, on a phone, and at 200 %: 640 pixels are half of 1280. Nothing is wider than its window.
+func TestAccessible(t *testing.T) {
+	source := axe(t)
+	w := begin(t, acme)
+	w.people()
+	for _, scheme := range []string{"light", "dark"} {
+		for _, width := range []int64{1280, 640, 390} {
+			w.browse(width, 800, scheme, "")
+			w.do(chromedp.Evaluate[chromedp.Void](instrument), chromedp.Evaluate[chromedp.Void](source+"; undefined"))
+			for _, s := range []struct{ hash, ready, act string }{
+				{"/now", `document.querySelector(".waits .card") && document.querySelector(".num")`, ""},
+				{"/waiting", `document.querySelectorAll(".list .row").length > 1`, ""},
+				{"", `document.querySelector(".decide")`, `document.querySelector(".list .row").click()`},
+				{"", `document.querySelector("dialog .actions .danger:not(:disabled)")`, `[...document.querySelectorAll(".decide button")].find((b) => b.textContent.includes("Deny")).click()`},
+				{"/messages", `document.querySelectorAll(".list .row").length > 4`, `document.querySelector("dialog button").click()`},
+				{"", `document.querySelector(".receipt")`, `document.querySelector(".list .v-deny").click()`},
+				{"/tasks", `document.querySelector(".empty")`, ""},
+				{"/health", `document.querySelector(".health") && document.querySelector(".grid")`, ""},
+				{"/enrol", `document.querySelector("input[inputmode]")`, ""},
+				{"", `document.querySelector("dialog select")`, `document.querySelector("header .stop").click()`},
+			} {
+				if s.act != "" {
+					w.do(chromedp.Evaluate[chromedp.Void](s.act + "; undefined"))
+				}
+				if s.hash != "" {
+					w.visit(s.hash)
+				}
+				w.until(s.ready + " && underway === 0")
+				here := eval[string](w, "location.hash")
+				for _, found := range eval[[]string](w, `axe.run(document, {resultTypes: ["violations"]}).then((r) => r.violations.map((v) => v.id + ": " + v.nodes.map((n) => n.html.slice(0, 160) + " " + (n.any[0]?.message ?? "")).slice(0, 3).join(" | ")))`) {
+					t.Errorf("%s, %d pixels, %s %s: %s", scheme, width, here, s.act, found)
+				}
+				if wide := eval[int](w, "document.documentElement.scrollWidth - innerWidth"); wide > 0 {
+					t.Errorf("%s, %d pixels, %s: the page is %d pixels wider than its window", scheme, width, here, wide)
+				}
+			}
+			for _, found := range eval[[]string](w, "reports") {
+				t.Error(found)
+			}
+		}
+	}
+}

@@ -1,0 +1,41 @@
+package page_test
+
+import (
+	"testing"
+)
+
+// TestScreens opens every screen, in both colour schemes, wide and narrow.
+func TestScreens(t *testing.T) {
+	w := begin(t, acme)
+	w.people()
+	for _, view := range []struct {
+		name          string
+		width, height int64
+		scheme        string
+	}{{"1280-light", 1280, 800, "light"}, {"390-dark", 390, 844, "dark"}, {"1280-dark", 1280, 800, "dark"}, {"390-light", 390, 844, "light"}} {
+		w.browse(view.width, view.height, view.scheme, "")
+		w.until(`document.querySelectorAll(".waits .card").length > 1 && document.querySelector(".num")`)
+		w.picture("now-" + view.name)
+		w.visit("/waiting")
+		w.until(`document.querySelectorAll(".list .row").length > 1`)
+		w.picture("waiting-" + view.name)
+		w.do(click(".list .row"))
+		w.until(`document.querySelector(".decide") && document.querySelector(".end")`)
+		w.picture("approval-" + view.name)
+		w.visit("/messages")
+		w.until(`document.querySelectorAll(".list .row").length > 4`)
+		w.picture("messages-" + view.name)
+		w.do(click(".list .v-require_approval"))
+		w.until(`[...document.querySelectorAll(".receipt")].length && ![...document.querySelectorAll(".receipt")].some((r) => r.textContent.includes("checking"))`)
+		w.picture("message-" + view.name)
+		w.visit("/tasks")
+		w.until(`document.querySelector(".empty")`)
+		w.picture("tasks-" + view.name)
+		w.visit("/health")
+		w.until(`document.querySelectorAll(".health").length > 0`)
+		w.picture("health-" + view.name)
+	}
+	for _, fault := range w.faults {
+		t.Error(fault)
+	}
+}

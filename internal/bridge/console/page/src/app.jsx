@@ -1,0 +1,84 @@
+// The page: its header, its five screens, and the keys that go between them.
+import { h, render, Fragment } from "preact";
+import { useState, useEffect, useLayoutEffect } from "preact/hooks";
+import { enter, follow, link as daemon, lost, person, phase, status } from "./daemon.js";
+import { go, reread, route } from "./route.js";
+import { Ask, Copy, Empty, at, clock, count } from "./parts.jsx";
+import { Text } from "./text.jsx";
+import { Now } from "./now.jsx";
+import { Waiting, total } from "./waiting.jsx";
+import { Approval } from "./approval.jsx";
+import { Message, Messages } from "./messages.jsx";
+import { Task, Tasks } from "./tasks.jsx";
+import { Health } from "./health.jsx";
+import { Enrol } from "./enrol.jsx";
+import { Paused, Stop } from "./stop.jsx";
+
+const SCREENS = [["now", "Now", "◉"], ["waiting", "Waiting", "‖"], ["messages", "Messages", "≡"], ["tasks", "Tasks", "▤"], ["health", "Health", "✚"]];
+
+const Help = ({ close }) => <Ask title="Keys" close={close}><dl class="keys">
+  {[["1 – 5", "the screens"], ["/", "filter"], ["j  k  ↓  ↑", "the next and the last row"], ["Enter", "open the row"], ["a  d  t  r", "approve, deny, take over, resolve"], ["Esc", "close, or back to the list"], ["?", "these keys"]].map(([k, v]) => <Fragment><dt><kbd>{k}</kbd></dt><dd>{v}</dd></Fragment>)}</dl></Ask>;
+
+const Out = () => <main class="out"><h1>ocipd</h1><div class="panel">{lost.value && <p role="alert"><Text s={lost.value} /></p>}<p>This page needs a link of its own. Make one in a terminal:</p><Copy text="ocipd console" /></div></main>;
+
+const screen = ({ screen, id }) => {
+  switch (screen) {
+    case "now": return <Now />;
+    case "waiting": return id ? <Approval key={id} id={id} /> : <Waiting />;
+    case "messages": return id ? <Message key={id} id={id} /> : <Messages />;
+    case "tasks": return id ? <Task key={id} id={id} /> : <Tasks />;
+    case "health": return <Health />;
+    case "enrol": return <Enrol />;
+  }
+  return <Empty mark="·">There is no such screen.</Empty>;
+};
+
+function App() {
+  const [stopping, setStopping] = useState(false), [help, setHelp] = useState(false);
+  const here = route.value;
+  useEffect(() => { document.title = (total.value ? `(${total.value}) ` : "") + "ocipd: " + (SCREENS.find(([k]) => k === here.screen)?.[1] ?? here.screen); });
+  useLayoutEffect(() => {
+    const key = (e) => {
+      if (e.ctrlKey || e.metaKey || e.altKey || document.querySelector("dialog[open]")) return;
+      const field = e.target.closest?.("input,textarea,select");
+      if (field) { if (e.key === "Escape") { field.blur(); document.querySelector("[data-list]")?.focus(); } return; }
+      const tab = "12345".indexOf(e.key);
+      if (tab >= 0) go(SCREENS[tab][0]);
+      else if (e.key === "?") setHelp(true);
+      else if (e.key === "/") document.querySelector("[data-filter]")?.focus();
+      else if (e.key === "Escape" && here.id) go(here.screen);
+      else if (/^(j|k|ArrowDown|ArrowUp)$/.test(e.key) && document.querySelector("[data-list]") && !e.target.closest?.("[data-list],pre")) {
+        const list = document.querySelector("[data-list]");
+        list.focus();
+        list.dispatchEvent(new KeyboardEvent("keydown", { key: e.key, bubbles: true }));
+      } else return;
+      e.preventDefault();
+    };
+    addEventListener("keydown", key);
+    return () => removeEventListener("keydown", key);
+  });
+  if (phase.value === "out") return <Out />;
+  const { live, since, because } = daemon.value, s = status.value;
+  return <Fragment>
+    <header class="top">
+      <a class="brand" href="#/now">ocipd{s?.audit?.log && <small><Text s={s.audit.log} /></small>}</a>
+      <nav class="tabs" aria-label="Screens">{SCREENS.map(([k, name, mark], i) => <a href={"#/" + k} class={"tab" + (here.screen === k ? " on" : "")} aria-current={here.screen === k ? "page" : undefined} title={"key " + (i + 1)}><i aria-hidden="true">{mark}</i><span>{name}</span>{k === "waiting" && total.value > 0 && <b class="n">{total.value > 999 ? "999+" : count(total.value)}</b>}</a>)}</nav>
+      <span class={"live" + (live ? "" : " gone")} role="status"><i aria-hidden="true" />{live ? "live" : since ? "gone since " + clock(since) : "connecting"}</span>
+      <span class="person" title="Your decisions are recorded under this name, or the name of your passkey."><Text s={person.value} /></span>
+      <button class="stop" onClick={() => setStopping(true)}><i aria-hidden="true">■</i> Stop</button>
+    </header>
+    <Paused />
+    {!live && since > 0 && <aside class="gone-note" role="alert">The daemon does not answer since {at(since)}. Nothing can be decided; what you see is from before.{because && <Fragment> <Text s={because} /></Fragment>} <Copy text="ocipd doctor" /></aside>}
+    <main id="main" class={live || !since ? "" : "old"} tabIndex={-1}>{screen(here)}</main>
+    {stopping && <Stop close={() => setStopping(false)} />}
+    {help && <Help close={() => setHelp(false)} />}
+  </Fragment>;
+}
+
+await enter();
+reread();
+render(<App />, document.getElementById("app"));
+let following = false;
+const watch = async () => { if (!following && phase.value === "in") { following = true; await follow(); following = false; } };
+phase.subscribe(() => { watch(); });
+addEventListener("hashchange", () => { if (phase.value === "out") enter(); });

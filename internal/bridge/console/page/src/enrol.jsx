@@ -1,0 +1,24 @@
+// A passkey is enrolled at the terminal: the page shows that it is the person's by the code there.
+import { h } from "preact";
+import { useState } from "preact/hooks";
+import { ask } from "./daemon.js";
+import { Copy, Fault } from "./parts.jsx";
+import { Text } from "./text.jsx";
+import { enrol, refused } from "./passkey.js";
+
+export function Enrol() {
+  const [code, setCode] = useState(""), [error, setError] = useState(null), [line, setLine] = useState("");
+  const start = async (e) => {
+    e.preventDefault();
+    setError(null);
+    try {
+      const made = await enrol().catch((e) => { throw refused(e); });
+      setLine((await ask("/enrol", { code, ...made })).line || "The terminal has the line of your key.");
+    } catch (err) { setError(err); }
+  };
+  return <section class="screen"><h1>Enrol a passkey</h1><div class="panel">
+    <p>Run this in a terminal. It shows six digits, and writes the line of your key.</p><Copy text="ocipd console enrol" />
+    <form onSubmit={start}><label>The six digits<input inputMode="numeric" pattern="[0-9]{6}" required autoComplete="off" value={code} onInput={(e) => setCode(e.target.value)} /></label>
+      <Fault e={error} />{line && <p class="said" role="status"><Text s={line} lines /></p>}
+      <div class="actions"><button class="primary">Make the passkey</button></div></form></div></section>;
+}

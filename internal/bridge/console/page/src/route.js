@@ -1,0 +1,15 @@
+// The screen is named in the address, behind the sign #, so that back and forward work.
+import { signal } from "@preact/signals";
+
+const read = () => {
+  const [path, query = ""] = location.hash.slice(1).split("?");
+  const parts = path.split("/").filter(Boolean).map((p) => { try { return decodeURIComponent(p); } catch { return p; } });
+  return { screen: parts[0] || "now", id: parts[1] || "", query: Object.fromEntries(new URLSearchParams(query)) };
+};
+
+export const route = signal(read());
+export const reread = () => { route.value = read(); };
+addEventListener("hashchange", reread);
+
+export const link = (screen, id, query) => "#/" + screen + (id ? "/" + encodeURIComponent(id) : "") + (query && Object.keys(query).length ? "?" + new URLSearchParams(query) : "");
+export const go = (...to) => { location.hash = link(...to); };

@@ -1,0 +1,80 @@
+// Tasks: what they ask people, and how far each is.
+import { h, Fragment } from "preact";
+import { useState } from "preact/hooks";
+import { call } from "./daemon.js";
+import { List } from "./list.jsx";
+import { Text } from "./text.jsx";
+import { Ask, Copy, Empty, Facts, Fault, Level, Name, ago, at, kind, now, quoted, useLoad, words } from "./parts.jsx";
+import { useQuestions, Question } from "./waiting.jsx";
+import { go, link } from "./route.js";
+
+const TaskRow = ({ t }) => <Fragment>
+  <span class={"phase" + kind("p-", t.questions?.length ? "asks" : t.phase)}><Text s={words(t.phase)} /></span>
+  <span class="who"><Name s={t.title} /></span>
+  <span class="why">{t.questions?.length > 0 && <b class="tag">asks you</b>}{t.circuit_status === "open" && <b class="tag">circuit open</b>}{t.waits_for && <span>waits for <Text s={words(t.waits_for)} /></span>}<Level s={t.classification} /></span>
+  <span class="when">{ago(t.updated_at)}</span></Fragment>;
+
+export function Tasks() {
+  const [open, setOpen] = useState(true), [find, setFind] = useState(""), [pages, setPages] = useState({ rows: [], next: "" });
+  const minute = Math.floor(now.value / 15_000);
+  const { value, error } = useLoad(async () => {
+    const got = await call("task.list", { newest: true, limit: 200, ...(open && { open }) });
+    setPages({ rows: got.tasks ?? [], next: got.next });
+    return got;
+  }, [open, minute]);
+  const { asks } = useQuestions();
+  const more = pages.next && !find ? async () => {
+    const after = pages.next;
+    setPages({ ...pages, next: "" });
+    const got = await call("task.list", { newest: true, limit: 200, after, ...(open && { open }) });
+    setPages((was) => ({ rows: was.rows.concat(got.tasks ?? []), next: got.next }));
+  } : null;
+  const rows = find ? pages.rows.filter((t) => (t.title + " " + t.phase + " " + t.task_id + " " + t.workspace).toLowerCase().includes(find.toLowerCase())) : pages.rows;
+  return <section class="screen" aria-label="Tasks">
+    <div class="bar"><h1>Tasks</h1><div class="chips" role="group" aria-label="Which">{[[true, "Open"], [false, "All"]].map(([v, name]) => <button class={"chip" + (open === v ? " on" : "")} aria-pressed={open === v} onClick={() => setOpen(v)}>{name}</button>)}</div>
+      <input type="search" data-filter placeholder="Filter: title, phase  ( / )" aria-label="Filter tasks" value={find} onInput={(e) => setFind(e.target.value)} /></div>
+    <Fault e={error} />
+    {asks.length > 0 && <div class="questions" role="group" aria-label="Tasks ask">{asks.slice(0, 20).map((q) => <Question q={q} />)}</div>}
+    {rows.length ? <List rows={rows} keyOf={(t) => t.task_id} draw={(t) => <TaskRow t={t} />} open={(t) => go("tasks", t.task_id)} more={more} label="Tasks, newest first" height={40} tall={66} />
+      : value && <Empty mark="·" command="ocipd task create --help">{find ? "No task has this text." : open ? "No task is open. To make one:" : "There are no tasks. To make one:"}</Empty>}
+  </section>;
+}
+
+function Kill({ task, effect, close, done }) {
+  const [reason, setReason] = useState(""), [error, setError] = useState(null);
+  const kill = async (e) => {
+    e.preventDefault();
+    try { await call("task.kill_effect", { task_id: task, effect_id: effect.effect_id, reason }); done(); } catch (err) { setError(err); }
+  };
+  return <Ask title="Stop the running effect" close={close}><form onSubmit={kill}>
+    <p><Text s={effect.requested_action || effect.side_effect_kind} /></p>
+    <label>Reason, for the record<input autofocus required value={reason} onInput={(e) => setReason(e.target.value)} /></label><Fault e={error} />
+    <div class="actions"><button type="button" onClick={close}>Cancel</button><button class="stop">Stop it</button></div></form></Ask>;
+}
+
+const json = (v) => typeof v === "string" ? v : JSON.stringify(v, null, 1);
+
+export function Task({ id }) {
+  const tick = Math.floor(now.value / 5000);
+  const { value: t, error, again } = useLoad(() => call("task.get", { task_id: id }), [id, tick]);
+  const [kill, setKill] = useState(null);
+  if (error && !t) return <section class="screen"><a class="back" href="#/tasks">‹ Tasks</a><Fault e={error} /></section>;
+  if (!t) return <section class="screen"><p class="muted pad">Looking…</p></section>;
+  return <section class="screen one" aria-label="One task">
+    <nav class="crumb"><a class="back" href="#/tasks">‹ Tasks</a><Copy text={"ocipd task show " + quoted(id)} /></nav>
+    <h1><Text s={t.title} /></h1>
+    <p class="lead"><span class="phase"><Text s={words(t.phase)} /></span><Level s={t.classification} />{t.circuit_status === "open" && <span class="tag">circuit open: <Text s={t.circuit_reason} /></span>}<span class="muted">{ago(t.updated_at)}, {t.retries_left} retries left</span></p>
+    {t.unblock?.length > 0 && <section class="panel"><h2>What it waits for</h2>{t.unblock.map((u) => <p><Text s={u} lines /></p>)}</section>}
+    {t.spec?.goal && <section class="panel"><h2>Goal</h2><figure class="quote"><pre tabIndex={0}><Text s={t.spec.goal} lines /></pre></figure></section>}
+    <section class="panel"><h2>Approvals</h2>{t.approvals?.length ? t.approvals.map((a) => <p><span class={a.status === "pending" ? "tag" : "kind"}><Text s={words(a.status)} /></span> <a href={link("waiting", a.approval_id)}>asked {at(a.asked_at)} by <Text s={a.requested_by} /></a>{a.resolved_by && <Fragment>, decided by <Text s={a.resolved_by} /></Fragment>}{a.note && <Fragment>: <Text s={a.note} /></Fragment>}</p>) : <p class="muted">Nothing was asked.</p>}</section>
+    <section class="panel"><h2>Effects</h2>{t.effects?.length ? t.effects.map((e) => <article class="effect"><p><span class={e.state === "unknown" ? "tag" : "kind"}><Text s={words(e.state)} /></span> <b><Text s={e.requested_action || e.side_effect_kind} /></b> <span class="muted">planned by <Text s={e.planned_by} />{e.late && ", after the reviews"}</span></p>
+      {(e.runs ?? []).length > 0 && <p class="muted">{e.runs.length} run{e.runs.length > 1 && "s"}</p>}
+      {e.receipt != null && <details><summary>receipt</summary><pre class="signed" tabIndex={0}><Text s={json(e.receipt)} lines /></pre></details>}
+      {/^(running|started)$/.test(e.state) && <button class="danger" onClick={() => setKill(e)}>Stop it</button>}
+      {e.state === "unknown" && <Copy text={"ocipd task settle --help"} />}</article>) : <p class="muted">No effect was planned.</p>}</section>
+    <section class="panel"><h2>Reviews</h2>{t.reviews?.length ? t.reviews.map((r) => <article><p><span class="kind"><Text s={words(r.verdict)} /></span> <b><Text s={words(r.review_type)} /></b> by <Text s={r.actor} /> <span class="muted">{at(r.at)}{r.stale && ", of an older revision"}</span></p>{r.summary && <p><Text s={r.summary} lines /></p>}{(r.findings ?? []).map((f) => <p class="finding"><b><Text s={f.severity} /></b> <Text s={f.message} lines /> {f.file && <code><Text s={f.file + (f.line ? ":" + f.line : "")} /></code>}</p>)}</article>) : <p class="muted">Nobody has reviewed it.</p>}</section>
+    <section class="panel"><h2>Attempts</h2>{t.attempts?.length ? t.attempts.map((x) => <p><span class="kind"><Text s={words(x.status)} /></span> attempt {x.ordinal} by <Text s={x.actor} /> <span class="muted">{at(x.started_at)}{x.ended_at && " to " + at(x.ended_at)}</span>{x.error_summary && <Fragment>: <Text s={x.error_summary} lines /></Fragment>}</p>) : <p class="muted">Nobody has begun.</p>}</section>
+    <section class="panel"><h2>Events</h2><ol class="events">{(t.events ?? []).map((e) => <li><span class="when">{at(e.at)}</span> <Text s={words(e.kind ?? e.event ?? e.type)} /> <span class="muted"><Text s={e.actor ?? e.by ?? ""} /></span></li>)}</ol><a href={link("messages", "", { q: "task:" + id })}>All records ›</a></section>
+    {kill && <Kill task={id} effect={kill} close={() => setKill(null)} done={() => { setKill(null); again(); }} />}
+  </section>;
+}
