@@ -149,7 +149,7 @@ func (s *command) begin(file string, a *answers) error {
 	fmt.Fprintln(s.Stdout, term.Printable(said))
 	switch {
 	case a.app == "":
-		fmt.Fprintln(s.Stdout, "it names no agent yet, so nobody can send: add one to agents in it")
+		fmt.Fprintln(s.Stdout, "it names no agent yet, so nobody can send: ocipd config add-agent ID adds one")
 	case a.channel != "" && a.chat == "":
 		fmt.Fprintln(s.Stdout, "your own chat is a stranger's until you say so: write to your agent, then ocipd contacts bind --me")
 	case a.chat != "" && !slices.Contains(wrote, contacts):
@@ -328,7 +328,10 @@ func (a *answers) contacts() string {
 // signers. An impossible answer is an error.
 func (a *answers) config(signers string) ([]byte, error) {
 	text, id := configs.Default(), agentID(a.user)
-	replace := []struct{ was, is string }{{"directory_file: \"\"\n", "directory_file: " + configfile.DirectoryName + "\n"}}
+	const contact = "    # The first message to somebody: allow, hold or deny.\n    first_contact: "
+	// An agent that is added later is held too.
+	strangers := strangerRules()[cmp.Or(a.strangers, "ask")]
+	replace := []struct{ was, is string }{{"directory_file: \"\"\n", "directory_file: " + configfile.DirectoryName + "\n"}, {contact + "allow\n", contact + strangers + "\n"}}
 	if signers != "" {
 		replace = append(replace, struct{ was, is string }{"  allowed_signers: \"\"\n", "  allowed_signers: " + yamltext.Quote(signers) + "\n"})
 	}
@@ -356,8 +359,6 @@ func (a *answers) config(signers string) ([]byte, error) {
 		agent += "    media:                           # folders out of which files may be sent\n" + strings.Join(folders, "")
 	}
 	replace = append(replace, []struct{ was, is string }{{"agents: []\n", agent}, {"default_agent: \"\"\n", "default_agent: " + yamltext.Quote(id) + "\n"}}...)
-	const contact = "    # The first message to somebody: allow, hold or deny.\n    first_contact: "
-	replace = append(replace, struct{ was, is string }{contact + "allow\n", contact + strangerRules()[a.strangers] + "\n"})
 	if a.channel != "" {
 		replace = append(replace, []struct{ was, is string }{
 			{"routes: []\n", fmt.Sprintf("routes:\n  - session: %s\n    agent: %s\n", yamltext.Quote(a.channel+":*"), yamltext.Quote(id))},
