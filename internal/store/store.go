@@ -32,6 +32,11 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
+// tables is what the migrations make.
+//
+//go:embed migrations/tables.json
+var tables []byte
+
 // applicationID marks the file as ocipd's ("ocip" in ASCII), so that another program's database is
 // never mistaken for it.
 const applicationID = 0x6f636970
@@ -156,7 +161,9 @@ type Store struct {
 }
 
 // schema is the schema of this daemon's database.
-var schema = sync.OnceValue(func() *db.Schema { return &db.Schema{Application: applicationID, Steps: migrations} })
+var schema = sync.OnceValue(func() *db.Schema {
+	return &db.Schema{Application: applicationID, Steps: migrations, Result: tables}
+})
 
 // readerCount bounds the queries that run side by side.
 const readerCount = 3

@@ -8,8 +8,11 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 )
@@ -28,6 +31,9 @@ type Schema struct {
 	// Steps are SQL scripts in the order of their names. A database's version is the number of
 	// steps that it has had.
 	Steps fs.FS
+	// Result, if set, is what all steps make, as [Schema.Make] returns it: a start need not take
+	// them for that.
+	Result []byte
 
 	mu sync.Mutex
 	// made caches the schema of each version, once a database was checked at it.
@@ -116,7 +122,7 @@ func (e *SchemaError) Error() string {
 }
 
 // Check compares the schema of an open database with the one that the migrations to its version
-// make, in a database in memory. It returns a [*SchemaError] if they differ: a foreign trigger
+// make. It returns a [*SchemaError] if they differ: a foreign trigger
 // would run in the daemon, and a renamed column would be read as another one.
 func (s *Schema) Check(conn *sqlite.Conn) error {
 	version, _, err := s.Versions(conn)
@@ -158,17 +164,12 @@ func (s *Schema) model(version int) (_ map[object]string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, err := sqlite.OpenConn(":memory:", sqlite.OpenReadWrite|sqlite.OpenMemory)
-	if err != nil {
-		return nil, fmt.Errorf("cannot check the schema of the store: %w", err)
+	var made map[object]string
+	if version == len(steps) && s.Result != nil {
+		made, err = readSchema(s.Result)
+	} else {
+		made, err = s.take(steps[:version])
 	}
-	defer func() { err = errors.Join(err, conn.Close()) }()
-	for i := range version {
-		if err := s.apply(conn, steps, i); err != nil {
-			return nil, err
-		}
-	}
-	made, err := schemaOf(conn)
 	if err != nil {
 		return nil, err
 	}
@@ -177,6 +178,56 @@ func (s *Schema) model(version int) (_ map[object]string, err error) {
 	}
 	s.made[version] = made
 	return made, nil
+}
+
+// take returns the schema that steps make in a database in memory.
+func (s *Schema) take(steps []string) (_ map[object]string, err error) {
+	conn, err := sqlite.OpenConn(":memory:", sqlite.OpenReadWrite|sqlite.OpenMemory)
+	if err != nil {
+		return nil, fmt.Errorf("cannot check the schema of the store: %w", err)
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	for i := range steps {
+		if err := s.apply(conn, steps, i); err != nil {
+			return nil, err
+		}
+	}
+	return schemaOf(conn)
+}
+
+// made is an object of a schema as [Schema.Make] writes it.
+type made struct {
+	Kind, Name, Table string
+	SQL               []string
+}
+
+// Make takes all steps in a database in memory, and returns what they make, as JSON.
+func (s *Schema) Make() ([]byte, error) {
+	steps, err := s.steps()
+	if err != nil {
+		return nil, err
+	}
+	found, err := s.take(steps)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]made, 0, len(found))
+	for _, one := range slices.SortedFunc(maps.Keys(found), object.compare) {
+		list = append(list, made{one.kind, one.name, one.table, strings.Split(found[one], "\n")})
+	}
+	return json.Marshal(list, jsontext.WithIndent("\t"))
+}
+
+func readSchema(text []byte) (map[object]string, error) {
+	var list []made
+	if err := json.Unmarshal(text, &list); err != nil {
+		return nil, fmt.Errorf("cannot read the schema of the store: %w", err)
+	}
+	found := make(map[object]string, len(list))
+	for _, one := range list {
+		found[object{one.Kind, one.Name, one.Table}] = strings.Join(one.SQL, "\n")
+	}
+	return found, nil
 }
 
 // object names an object of a schema.
