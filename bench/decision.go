@@ -278,7 +278,7 @@ func manyPeers(b *bench) (result, error) {
 		if err != nil {
 			return result{}, err
 		}
-		kb, err := d.resident()
+		kb, err := d.resting()
 		if err != nil {
 			return result{}, err
 		}

@@ -404,7 +404,7 @@ func burstMemory(b *bench) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
-	idle, err := d.resident()
+	idle, err := d.resting()
 	if err != nil {
 		return result{}, err
 	}
@@ -471,7 +471,7 @@ func manyAppsMemory(b *bench) (result, error) {
 }
 
 func memory(d *daemon, goal int) (result, error) {
-	kb, err := d.resident()
+	kb, err := d.resting()
 	if err != nil {
 		return result{}, err
 	}

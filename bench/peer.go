@@ -197,6 +197,12 @@ func (b *bench) startKnowing(name string, agents, contacts int) (*daemon, error)
 // resident is what is in memory now.
 func (p *process) resident() (kb int, err error) { return p.status("VmRSS:") }
 
+// resting is what is resident once a daemon has given back the memory of its start.
+func (p *process) resting() (kb int, err error) {
+	<-time.After(time.Second)
+	return p.resident()
+}
+
 // processorTime is how long the threads of a process have run, in nanoseconds.
 func (p *process) processorTime() (all int64, err error) {
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", p.cmd.Process.Pid))

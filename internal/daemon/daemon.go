@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"runtime"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -38,6 +36,7 @@ import (
 	"github.com/openclawos/ocipd/internal/ipc"
 	"github.com/openclawos/ocipd/internal/kernel"
 	"github.com/openclawos/ocipd/internal/kernel/registry"
+	"github.com/openclawos/ocipd/internal/ocip/commitment"
 	"github.com/openclawos/ocipd/internal/ocip/policy"
 	"github.com/openclawos/ocipd/internal/store"
 	"github.com/openclawos/ocipd/internal/store/storeerror"
@@ -174,9 +173,10 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 			err = errors.Join(err, d.Stop())
 		}
 	}()
-	// The digest of the program, which a record at the end of the start needs, takes as long as all steps
-	// before it.
+	// The digest of the program takes as long as all steps before the record that needs it, and the tables
+	// of the usual detector take a fifth of that.
 	go registry.OwnProgram()
+	go func() { _, _ = commitment.New(commitment.Options{}) }()
 	for _, step := range d.steps() {
 		began := time.Now()
 		if err := step.run(ctx); err != nil {
@@ -489,20 +489,18 @@ func (d *Daemon) listen(context.Context) error {
 		d.closeServer()
 		return nil
 	})
-	// Starting makes garbage that serving does not need.
-	runtime.GC()
-	debug.FreeOSMemory()
-	memory.UnmapProgram()
 	d.giveBack()
 	return nil
 }
 
-// giveBack returns memory to the system after each burst of messages.
+// giveBack returns memory to the system after the start, which makes garbage that serving does not
+// need, and after each burst of messages.
 func (d *Daemon) giveBack() {
 	ctx, cancel := context.WithCancel(context.Background())
 	looks, ended := time.NewTicker(memory.Every), make(chan struct{})
 	go func() {
 		defer close(ended)
+		memory.Return()
 		memory.GiveBack(ctx, memory.Options{Looks: looks.C, BusyPercent: d.gcPercent, Shrink: func() {
 			d.kernel.Shrink()
 			d.store.Shrink(ctx)

@@ -38,6 +38,13 @@ type Options struct {
 	BusyPercent int
 }
 
+// Return returns the memory that is not in use, and the pages of the program.
+func Return() {
+	runtime.GC() // pools keep their content over one collection
+	debug.FreeOSMemory()
+	unmapProgram()
+}
+
 // GiveBack returns memory after each burst, until the context ends.
 func GiveBack(ctx context.Context, o Options) {
 	var k keeper
@@ -53,9 +60,7 @@ func GiveBack(ctx context.Context, o Options) {
 		case over:
 			o.grow(idlePercent)
 			o.Shrink()
-			runtime.GC() // pools keep their content over one collection
-			debug.FreeOSMemory()
-			UnmapProgram()
+			Return()
 			k.given = allocated()
 		case nothing:
 		}

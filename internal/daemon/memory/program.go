@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// UnmapProgram returns the pages of the program's own file. The system maps many pages
+// unmapProgram returns the pages of the program's own file. The system maps many pages
 // where one is needed, so a start maps nearly all of them, and none go while memory is
 // plentiful: of 40 MB, a daemon under full load maps 31 again, and uses 13. The system's
 // file cache still has the pages. A failure costs memory and nothing else.
-func UnmapProgram() {
+func unmapProgram() {
 	program, err := os.Readlink("/proc/self/exe")
 	if err != nil {
 		return

@@ -55,7 +55,7 @@ func TestUnmapProgram(t *testing.T) {
 		return kb
 	}
 	before := resident()
-	UnmapProgram()
+	unmapProgram()
 	if after := resident(); after >= before {
 		t.Errorf("%d kB of files are mapped, and %d were before", after, before)
 	}
