@@ -131,8 +131,9 @@ e2e-witness: build ## hold the log against a witness and a verifier that others 
 mutants: ## switch each guard of internal/base/mutant off in turn: the canary has to notice each (ARGS="wall sender": those)
 	@GO='$(GO)' COMPILED='$(COMPILED)' packaging/mutants $(ARGS)
 
-bench: build ## measure the daemon end to end
+bench: build ## measure the daemon end to end, and the page of the console if there is Chromium
 	$(GO) run -buildvcs=false ./bench $(ARGS)
+	CGO_ENABLED=0 $(GO) test $(COMPILED) -vet=off -run '^$$' -bench '^BenchmarkPage$$' -benchtime 1x ./internal/bridge/console/page
 
 detection: ## measure the detectors on labelled texts (ARGS="-write": keep the figures)
 	$(GO) run -buildvcs=false ./bench/detection $(ARGS)

@@ -2,6 +2,8 @@ package page_test
 
 import (
 	"testing"
+
+	"github.com/chromedp/chromedp"
 )
 
 // TestScreens opens every screen, in both colour schemes, wide and narrow.
@@ -16,15 +18,26 @@ func TestScreens(t *testing.T) {
 		w.browse(view.width, view.height, view.scheme, "")
 		w.until(`document.querySelectorAll(".waits .card").length > 1 && document.querySelector(".num")`)
 		w.picture("now-" + view.name)
+		w.guide("console-now-" + view.name)
 		w.visit("/waiting")
 		w.until(`document.querySelectorAll(".list .row").length > 1`)
 		w.picture("waiting-" + view.name)
 		w.do(click(".list .row"))
 		w.until(`document.querySelector(".decide") && document.querySelector(".end")`)
 		w.picture("approval-" + view.name)
+		w.guide("console-request-" + view.name)
+		w.do(press("d"))
+		w.until(`document.querySelector("dialog .danger:not(:disabled)")`)
+		w.picture("decide-" + view.name)
+		w.do(press("\x1b"))
+		w.until(`!document.querySelector("dialog")`)
+		w.do(chromedp.Evaluate[chromedp.Void](end))
+		w.until(`document.querySelector(".decide .four")`)
+		w.picture("end-" + view.name)
 		w.visit("/messages")
 		w.until(`document.querySelectorAll(".list .row").length > 4`)
 		w.picture("messages-" + view.name)
+		w.guide("console-messages-" + view.name)
 		w.do(click(".list .v-require_approval"))
 		w.until(`[...document.querySelectorAll(".receipt")].length && ![...document.querySelectorAll(".receipt")].some((r) => r.textContent.includes("checking"))`)
 		w.picture("message-" + view.name)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/chromedp/cdproto/emulation"
+	protocol "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/go-json-experiment/json"
@@ -212,7 +213,7 @@ func (w *world) ServeHTTP(out http.ResponseWriter, in *http.Request) {
 	case "/session":
 		_, _ = io.WriteString(out, `{"token":"t","person":{"name":"uid:1000","uid":1000}}`)
 	case "/health":
-		_, _ = io.WriteString(out, `{"result":[{"check":"notices","health":"warn","text":"nobody is told when a request waits","advice":"set approvals.notify.command, then: ocipd config reload"},{"check":"socket","health":"ok","text":"the operator socket answers"}]}`)
+		_, _ = io.WriteString(out, `{"result":[{"check":"notices","health":"warn","text":"nobody is told when a request waits","advice":"set approvals.notify.command, then: ocipd config reload"},{"check":"socket","health":"pass","text":"the operator socket answers"}]}`)
 	case "/call":
 		w.relay(in.Context(), out, body)
 	case "/stream":
@@ -464,6 +465,22 @@ func eval[T any](w *world, expression string) T {
 		w.Fatalf("%s: %v", expression, err)
 	}
 	return v
+}
+
+// guide makes a picture of the guide anew, with UPDATE_SAMPLES=1.
+func (w *world) guide(name string) {
+	w.Helper()
+	of := []string{"console-now-1280-light", "console-request-1280-light", "console-request-390-dark", "console-messages-1280-dark"}
+	if os.Getenv("UPDATE_SAMPLES") == "" || !slices.Contains(of, name) {
+		return
+	}
+	w.do(chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
+		shot, err := chromedp.Call(ctx, protocol.CaptureScreenshot, protocol.CaptureScreenshotParams{Format: protocol.CaptureScreenshotFormatWebp, Quality: new(int64(60))})
+		if err != nil {
+			return err
+		}
+		return os.WriteFile("../../../../docs/pictures/"+name+".webp", shot.Data, 0o600)
+	}))
 }
 
 // picture keeps a screenshot, if CONSOLE_PICTURES names a folder.

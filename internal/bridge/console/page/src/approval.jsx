@@ -60,7 +60,11 @@ function Decide({ a, shown, decision, close, done, stale }) {
   useEffect(() => {
     let on = true;
     setTexts(null);
-    const timer = setTimeout(() => ask("/texts", { ...asked, digest: a.digest }).then((t) => on && setTexts({ ...t, key }), (e) => on && setError(e)), texts ? 250 : 0);
+    const timer = setTimeout(() => ask("/texts", asked).then((t) => {
+      if (!on) return;
+      if (t.digest && t.digest !== a.digest) stale({});
+      else setTexts({ ...t, key });
+    }, (e) => on && setError(e)), texts ? 250 : 0);
     return () => { on = false; clearTimeout(timer); };
   }, [key]);
   const ready = texts?.key === key && (!rest || bounds);
@@ -148,7 +152,6 @@ export function Approval({ id }) {
     {blocks.map((b) => <section class={"panel" + (b.parts.some((p) => p.kind === "quote") ? " quoted" : "")}>{b.head && <Part p={b.head} />}{b.parts.map((p) => <Part p={p} />)}</section>)}
     {a.state === "pending" && <section class="panel"><h2>If you decide</h2>
       <div class="fact"><span class="fn">recorded as</span><span class="fv"><b><Text s={person.value} /></b>{a.signatureRequired && ", or as the name of your passkey"}</span></div>
-      {shown.words && <div class="fact"><span class="fn">words</span><span class="fv four"><Text s={shown.words} /></span></div>}
       {a.exchange ? <div class="fact"><span class="fn">exchange</span><span class="fv">the rest of it can be approved too, within bounds</span></div> : a.noExchange && <div class="fact"><span class="fn">exchange</span><span class="fv"><Text s={a.noExchange} /></span></div>}
     </section>}
     <div ref={end} class="end">This is the end of the request.</div>

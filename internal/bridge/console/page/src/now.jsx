@@ -7,9 +7,8 @@ import { Question, Request, groups, total, useQuestions } from "./waiting.jsx";
 import { Row, ends, target, what } from "./messages.jsx";
 import { go, link } from "./route.js";
 
-// commandIn is the command that an advice ends with, if it has one.
-export const commandIn = (advice) => /(?:^|[:`"\s])((?:ocipd|systemctl|loginctl|chmod|mv|sudo) [^\n"`]+)/.exec(advice ?? "")?.[1]?.trim();
-export const bad = (line) => !/^(ok|good|note|skip|info)/.test(line.health);
+// bad are the lines that somebody has to see to.
+export const bad = (line) => line.health === "warn" || line.health === "fail";
 
 export function useHealth() {
   const half = Math.floor(now.value / 30_000);
@@ -18,7 +17,7 @@ export function useHealth() {
   return { lines, error, loaded: !!value };
 }
 
-export const Line = ({ l }) => <div class={"health" + kind("h-", l.health)}><i aria-hidden="true">{/fail|bad|error/.test(l.health) ? "✕" : bad(l) ? "!" : "✓"}</i><div><b><Text s={l.check} /> <span class="hide"><Text s={l.health} /></span></b> <Text s={l.text} lines />{l.advice && <p class="advice"><Text s={l.advice} lines /></p>}</div></div>;
+export const Line = ({ l }) => <div class={"health" + kind("h-", l.health)}><i aria-hidden="true">{l.health === "fail" ? "✕" : bad(l) ? "!" : "✓"}</i><div><b><Text s={l.check} /> <span class="hide"><Text s={l.health} /></span></b> <Text s={l.text} lines />{l.advice && <p class="advice"><Text s={l.advice} lines /></p>}</div></div>;
 
 function Wrong() {
   const { lines, error, loaded } = useHealth();
