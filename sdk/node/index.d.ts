@@ -16,7 +16,7 @@ import type {
 /** The path of the daemon's socket for apps: OPENCLAWOS_KERNEL_SOCKET, or the usual place. */
 export function defaultSocket(): string;
 
-/** No daemon listens on the socket of a first connection. */
+/** No daemon listens on the socket of a first connection. A socket of another user is an Error of its own. */
 export class NotRunning extends Error {}
 
 /**

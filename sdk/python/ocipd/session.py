@@ -165,6 +165,8 @@ class Session:
     one has 0.05 seconds, and each later one is twice as long, less a random part. max_line bounds a line
     of the daemon in bytes; a longer one ends the connection. connection, if given, is called with None
     when the connection is there again, and otherwise with the cause of its end or of a failed attempt.
+
+    A first connection raises NotRunning without a daemon, and OcipdError if the socket is another user's.
     """
 
     def __init__(self, socket: Optional[str] = None, timeout: float = 30.0, retry: float = 5.0, max_line: int = 16 << 20,
