@@ -243,6 +243,40 @@ type Extract struct {
 	Text   string `json:"text"`
 }
 
+// Asking says for whom a program of the operator called. It is zero for a program that called for
+// itself.
+type Asking struct {
+	// Via is the kind of the program: console.
+	Via string `json:"via,omitzero" doc:"console if a page called for a person."`
+	// Client is the process that asked the program.
+	Client *ClientProcess `json:"client,omitempty" doc:"The process that asked, such as the browser."`
+	// Proof is none for a decision that nothing but the process proves.
+	Proof string `json:"proof,omitzero" doc:"none if the decision was a click (console.decide: session)."`
+}
+
+// ViaConsole and ProofNone are the words of [Asking].
+const (
+	ViaConsole = "console"
+	ProofNone  = "none"
+)
+
+// ClientProcess is a process at the time of a call. Exe is empty if the program cannot be seen.
+type ClientProcess struct {
+	PID int32  `json:"pid"`
+	UID uint32 `json:"uid"`
+	Exe string `json:"exe,omitzero"`
+}
+
+// AddTo adds the members to the details of a record.
+func (a *Asking) AddTo(details map[string]any) {
+	if a.Via != "" {
+		details["via"], details["client"] = a.Via, a.Client
+	}
+	if a.Proof != "" {
+		details["proof"] = a.Proof
+	}
+}
+
 // ApprovalDecision is one person's decision. By is the signature's principal or, without one, the
 // user id as "uid:1000"; it is "expiry" where time decided.
 type ApprovalDecision struct {
@@ -256,6 +290,7 @@ type ApprovalDecision struct {
 	Signature string `json:"signature,omitzero"`
 	// Exchange is the bounds of the exchange that the person has approved too.
 	Exchange *Bounds `json:"exchange,omitzero"`
+	Asking
 }
 
 // ApprovalChange is one thing that changed under a held message.

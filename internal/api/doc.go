@@ -14,6 +14,7 @@
 // The folder internal/api holds the words of the protocol, how they stand on a line, and a
 // client. Its packages may import each other and those of base, ocip and audit.
 //
+//   - caller: who calls a method of operators: the process, the signer, the process it asks for
 //   - client: the Go client of the protocol
 //   - consoleapi: parameters and results of the methods for programs that answer other processes
 //   - members: the bounds of members of parameters, as tags of their fields, and the engine

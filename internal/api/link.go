@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/openclawos/ocipd/internal/audit/gate"
@@ -64,35 +63,4 @@ type Line interface {
 // reader that is slow slows its own stream and nothing else.
 type Stream interface {
 	Send(ctx context.Context, chunk any) error
-}
-
-// ByPeer is the details of a record about a caller.
-func ByPeer(who Peer) map[string]any {
-	uid, _, pid := who.Credentials()
-	details := map[string]any{"uid": uid, "pid": pid}
-	if vouched, ok := who.(Vouched); ok {
-		details["by"], details["signed"] = vouched.By, vouched.Record
-	}
-	return details
-}
-
-// Principal names who operates: the signer of the call, or else the user, as the operating system
-// does.
-func Principal(who Peer) string {
-	if vouched, ok := who.(Vouched); ok {
-		return vouched.By
-	}
-	uid, _, _ := who.Credentials()
-	return fmt.Sprintf("uid:%d", uid)
-}
-
-// ByPerson is the details of a record about a person's decision on the operator socket, with the
-// note if there is one.
-func ByPerson(who Peer, note string) map[string]any {
-	details := ByPeer(who)
-	details["by"] = Principal(who)
-	if note != "" {
-		details["note"] = note
-	}
-	return details
 }

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -52,27 +51,4 @@ func SignedCall(method, nonce string, params jsontext.Value) (string, error) {
 	}
 	sum := sha256.Sum256(append([]byte(nonce), canonical...))
 	return "ocipd call v1\n" + method + "\nsha256:" + hex.EncodeToString(sum[:]) + "\n", nil
-}
-
-// callerKey finds the peer of a signed call in its context.
-type callerKey struct{}
-
-// WithCaller is the context of a call whose caller was found out by a signature.
-func WithCaller(ctx context.Context, who Peer) context.Context {
-	return context.WithValue(ctx, callerKey{}, who)
-}
-
-// Caller is the caller on a connection.
-func Caller(ctx context.Context, peer Peer) Peer {
-	if who, ok := ctx.Value(callerKey{}).(Peer); ok {
-		return who
-	}
-	return peer
-}
-
-// Vouched is a process with a connection on which a person has signed a call.
-type Vouched struct {
-	Peer
-	// By is the signer, and Record the id of the record with the signature.
-	By, Record string
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/api/caller"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/base/mutant"
 	"github.com/openclawos/ocipd/internal/ocip"
@@ -106,7 +107,14 @@ func (c *Decider) resolve(ctx context.Context, peer api.Peer, p *api.ApprovalRes
 	d := c.decision(r, s, p, &store.Change{Last: true})
 	d.Answer = answer
 	if r.State != api.ApprovalPending {
-		return c.takeBack(ctx, d, peer)
+		result, err := c.takeBack(ctx, d, peer)
+		if p.Signature != "" && c.Signers != nil && err != nil && api.AsError(err).Code == api.Conflict {
+			// A signature counts once: a second use is on record.
+			if err := c.notTaken(peer, p.Decision, api.AsError(err).Message, c.record(s, "")); err != nil {
+				return result, err
+			}
+		}
+		return result, err
 	}
 	if err := c.mayDecide(d, peer); err != nil {
 		return api.ApprovalResolveResult{}, err
@@ -258,9 +266,9 @@ func (d *Decision) text() string {
 // on record, in the given record about its subject. The text is that of the decision alone: its
 // note is signed with it.
 func (c *Decider) Who(peer api.Peer, what, note, signature, text string, r *audit.Record) (api.ApprovalDecision, error) {
-	uid, _, pid := peer.Credentials()
+	uid, _, _ := peer.Credentials()
 	now := c.o.Now()
-	by := api.ApprovalDecision{Decision: what, By: fmt.Sprintf("uid:%d", uid), UID: uid, Note: note, At: now.UnixMilli()}
+	by := api.ApprovalDecision{Decision: what, By: fmt.Sprintf("uid:%d", uid), UID: uid, Note: note, At: now.UnixMilli(), Asking: caller.AskingOf(peer)}
 	if c.Signers == nil || mutant.Off("signature") {
 		return by, nil
 	}
@@ -277,12 +285,19 @@ func (c *Decider) Who(peer api.Peer, what, note, signature, text string, r *audi
 		}
 		reason = "the signature is not accepted: " + err.Error()
 	}
-	r.ActionType, r.Event, r.PolicyResult, r.PolicyReason = audit.ActionSecurity, "decision_refused", string(ocip.Deny), reason
-	r.Details = map[string]any{"decision": what, "uid": uid, "pid": pid}
-	if _, err := c.o.Commit(&store.Change{Records: []*audit.Record{r}}); err != nil {
+	if err := c.notTaken(peer, what, reason, r); err != nil {
 		return by, err
 	}
 	return by, api.Errorf(api.Forbidden, "%s", reason)
+}
+
+// notTaken records a decision without effect, in the given record about its subject.
+func (c *Decider) notTaken(peer api.Peer, what, reason string, r *audit.Record) error {
+	r.ActionType, r.Event, r.PolicyResult, r.PolicyReason = audit.ActionSecurity, "decision_refused", string(ocip.Deny), reason
+	r.Details = caller.Details(peer)
+	r.Details["decision"] = what
+	_, err := c.o.Commit(&store.Change{Records: []*audit.Record{r}})
+	return err
 }
 
 func stale(r *Request, message string) error {

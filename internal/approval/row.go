@@ -109,8 +109,8 @@ type history struct {
 	NoExchange string  `json:"no_exchange,omitzero"`
 }
 
-// media is [api.MediaItem], extract [api.Extract], word [api.ApprovalDecision], change
-// [api.ApprovalChange] and bounds [api.Bounds], as they are stored.
+// media is [api.MediaItem], extract [api.Extract], word [api.ApprovalDecision], process
+// [api.ClientProcess], change [api.ApprovalChange] and bounds [api.Bounds], as they are stored.
 type (
 	media struct {
 		Member string `json:"member"`
@@ -135,6 +135,15 @@ type (
 		Signature   string `json:"signature,omitzero"`
 
 		Exchange *bounds `json:"exchange,omitzero"`
+
+		Via    string   `json:"via,omitzero"`
+		Client *process `json:"client,omitzero"`
+		Proof  string   `json:"proof,omitzero"`
+	}
+	process struct {
+		PID int32  `json:"pid"`
+		UID uint32 `json:"uid"`
+		Exe string `json:"exe,omitzero"`
 	}
 	bounds struct {
 		Words          []string `json:"words"`
@@ -281,12 +290,13 @@ func decodeFirst(a store.Approval) (*Request, error) {
 }
 
 func toWord(d api.ApprovalDecision) word {
-	return word{d.Decision, d.By, d.UID, d.Note, d.At, d.Fingerprint, d.Signature, (*bounds)(d.Exchange)}
+	return word{d.Decision, d.By, d.UID, d.Note, d.At, d.Fingerprint, d.Signature, (*bounds)(d.Exchange), d.Via, (*process)(d.Client), d.Proof}
 }
 
 func (w word) decision() api.ApprovalDecision {
 	return api.ApprovalDecision{
 		Decision: w.Decision, By: w.By, UID: w.UID, Note: w.Note, At: w.At, Fingerprint: w.Fingerprint, Signature: w.Signature, Exchange: (*api.Bounds)(w.Exchange),
+		Asking: api.Asking{Via: w.Via, Client: (*api.ClientProcess)(w.Client), Proof: w.Proof},
 	}
 }
 

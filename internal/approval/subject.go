@@ -152,5 +152,6 @@ func Details(by *api.ApprovalDecision) map[string]any {
 	if by.Exchange != nil {
 		details["exchange"] = by.Exchange
 	}
+	by.AddTo(details)
 	return details
 }

@@ -64,7 +64,7 @@ const (
 
 <!-- Made by "make reference" from the tables of internal/audit. Do not edit. -->
 
-` + "`actionType` and `event` of a [record](../for-auditors/record-format.md) name its kind. The last column lists the members that an event adds to\n`details`. *Who* is `by, uid`, and *reason* is `policyReason`" + `. Events with "about to" precede the action. Refused connections, wrong tokens,
+` + "`actionType` and `event` of a [record](../for-auditors/record-format.md) name its kind. The last column lists the members that an event adds to\n`details`. *Who* is `by, uid`, and *reason* is `policyReason`" + `. A decision on a page adds ` + "`via: console`, `client`\n(the browser: `pid, exe, uid`), and `proof: none` for a click" + `. Events with "about to" precede the action. Refused connections, wrong tokens,
 undecodable requests and missing capabilities are not on record.
 `
 	decisionMembers = `

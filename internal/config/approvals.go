@@ -17,6 +17,7 @@ func (c *Config) checkApprovals(p *problems) {
 	p.between(at.Key("required"), c.Approvals.Required, 1, maxApprovers)
 	c.checkOrigins(p, at)
 	c.checkNotify(p, at)
+	p.word(keypath.Path{}.Key("console").Key("decide"), "proof", c.Console.Decide, DecidePasskey, DecideSession)
 }
 
 // checkOrigins checks where passkeys may sign.

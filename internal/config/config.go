@@ -36,6 +36,7 @@ type Config struct {
 	Health    Health    `yaml:"health" reload:"live"`
 	OCIP      OCIP      `yaml:"ocip" reload:"live"`
 	Approvals Approvals `yaml:"approvals" reload:"live"`
+	Console   Console   `yaml:"console" reload:"live"`
 	Tasks     Tasks     `yaml:"tasks" reload:"live"`
 	Policy    Policy    `yaml:"policy" reload:"live"`
 	// Tools is the treatment of tool calls about which an agent's runtime asks: record,
@@ -62,10 +63,14 @@ type Config struct {
 	opts  Options
 	empty bool
 	// sum is the digest of the file as it was read.
-	sum [sha256.Size]byte
-	// doubt says why the places in doubted are unknown, see [Config.Certain].
-	doubt   string
-	doubted []string
+	sum   [sha256.Size]byte
+	doubt doubt
+}
+
+// doubt lists the keys of unknown places, and says why they are unknown, see [Config.Certain].
+type doubt struct {
+	why  string
+	keys []string
 }
 
 // IPC holds the limits of connections.
@@ -289,6 +294,19 @@ type Approvals struct {
 	Notify      Notify `yaml:"notify"`
 }
 
+// Console are the rules of the page that `ocipd console` serves.
+type Console struct {
+	// Decide says what a decision on the page takes if AllowedSigners is empty: passkey refuses it,
+	// and session takes a click. With AllowedSigners, each decision is signed in any case.
+	Decide string `yaml:"decide"`
+}
+
+// The words of [Console.Decide].
+const (
+	DecidePasskey = "passkey"
+	DecideSession = "session"
+)
+
 // Notify says how to tell a person about a held message.
 type Notify struct {
 	// Desktop shows a notification if there is a session bus.
@@ -442,6 +460,7 @@ func Default() *Config {
 			Inbound:               Inbound{Unannotated: "bind"},
 		},
 		Approvals: Approvals{MaxOpen: 100, ExpiresAfter: 24 * time.Hour, Required: 1, Notify: Notify{Desktop: true}},
+		Console:   Console{Decide: DecidePasskey},
 		Tasks:     defaultTasks(),
 		Policy: Policy{
 			Watch:   true,

@@ -243,6 +243,7 @@ func TestErrorsInTheFile(t *testing.T) {
 		{"key of another section", "allowed_signers: x", `ocipd.yaml:1:1: unknown key "allowed_signers": did you mean "approvals.allowed_signers"?`},
 		{"origin with a path", "approvals: {allowed_signers: /x, origins: ['https://host.example/']}", `approvals.origins[0]: "https://host.example/" is no origin: write https://HOST`},
 		{"origin of an address", "approvals: {allowed_signers: /x, origins: ['http://127.0.0.1:7443']}", `approvals.origins[0]: browsers offer no passkeys at "http://127.0.0.1:7443"`},
+		{"an unknown proof", "console: {decide: click}", `console.decide: unknown proof "click", want one of passkey, session`},
 		{"origins without signers", "approvals: {origins: ['https://host.example']}", `approvals.origins: a page's passkey counts only if approvals.allowed_signers lists it`},
 		{"unknown key in a list", agent("tenant: x"), `ocipd.yaml:3:103: unknown key "tenant": did you mean "tenant_id"?`},
 		{"unknown key of an app", `hooks: {apps: {"@a/b": {wiat: 1s}}}`, `unknown key "wiat": did you mean "wait"?`},

@@ -49,7 +49,7 @@ func Locate(opts Options) (*Config, error) {
 	known := map[string]string{}
 	if !errors.Is(err, fs.ErrNotExist) {
 		if known = placesIn(c.File, data, err); known == nil {
-			known, c.doubt = placesOf(c.File, getenv)
+			known, c.doubt.why = placesOf(c.File, getenv)
 		}
 	}
 	for key, value := range c.places() {
@@ -64,8 +64,8 @@ func Locate(opts Options) (*Config, error) {
 		if flag := opts.Flags[key]; flag != nil {
 			*value, set = fmt.Sprint(flag), true
 		}
-		if c.doubt != "" && !set {
-			c.doubted = append(c.doubted, key)
+		if c.doubt.why != "" && !set {
+			c.doubt.keys = append(c.doubt.keys, key)
 		}
 	}
 	return c, broken
@@ -110,8 +110,8 @@ func placesOf(file string, getenv func(string) string) (known map[string]string,
 // unknown. That file's daemon may be anywhere.
 func (c *Config) Certain(keys ...string) error {
 	for _, key := range keys {
-		if slices.Contains(c.doubted, key) {
-			return fmt.Errorf("cannot tell what %s is in %s: %s", key, c.File, c.doubt)
+		if slices.Contains(c.doubt.keys, key) {
+			return fmt.Errorf("cannot tell what %s is in %s: %s", key, c.File, c.doubt.why)
 		}
 	}
 	return nil

@@ -28,7 +28,7 @@ func open() []string {
 		"ocip.commitment.families", "ocip.commitment.keywords", "ocip.content.patterns.name", "ocip.content.patterns.regexp", "ocip.content.patterns.level", "ocip.content.personal", "ocip.chain.enforcement",
 		"tasks.actors.name", "tasks.actors.role", "tasks.actors.app", "tasks.actors.tenant_id", "tasks.actors.max_classification", "tasks.actors.exe",
 		"tasks.effects.late", "tasks.run.executor", "tasks.run.escalation", "tasks.run.spec_reviewer", "tasks.run.quality_reviewer", "tasks.run.lobster",
-		"approvals.allowed_signers", "approvals.origins", "policy.path", "policy.data.allowed_exchange_types", "policy.data.max_classification_shared",
+		"approvals.allowed_signers", "approvals.origins", "console.decide", "policy.path", "policy.data.allowed_exchange_types", "policy.data.max_classification_shared",
 		// A difference is useless without the policy's data.
 		"policy.data.*",
 		"store.url", "audit.mirror", "audit.checkpoints", "audit.content", "audit.recipients", "audit.keys", "audit.redact.members", "audit.redact.patterns",

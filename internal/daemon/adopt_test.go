@@ -76,6 +76,8 @@ func TestLiveKeysReachTheirRooms(t *testing.T) {
 			switch {
 			case other == key && key == "ocip.same_owner":
 				value.SetString("record")
+			case other == key && key == "console.decide":
+				value.SetString(config.DecideSession)
 			case other == key:
 				alter(t, value)
 			}

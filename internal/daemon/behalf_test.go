@@ -244,3 +244,121 @@ func TestConsoleReport(t *testing.T) {
 		}
 	}
 }
+
+// callFor calls a method on behalf of a process.
+func (a *app) callFor(process, method string, params, result any) *api.Error {
+	a.t.Helper()
+	if err := a.CallFor(a.t.Context(), process, method, params, "", result); err != nil {
+		return api.AsError(err)
+	}
+	return nil
+}
+
+// On behalf of an app's process or its child, an operator's program decides and stops nothing. On
+// behalf of a person's process it stops everything, and decides if clicks are enough; the record
+// names that process.
+func TestBehalf(t *testing.T) {
+	if playsApp(t) {
+		return
+	}
+	h := strictly(t, acme)
+
+	var held api.DispatchResult
+	h.operator("sending.message", map[string]any{"agent": "alice", "sessionKey": "telegram:dave", "content": promise}, &held)
+	app, child := appWithChild(t, h)
+	person, self := h.operates(), processName(t, os.Getpid())
+	decision := map[string]any{"approvalId": held.ApprovalID, "decision": api.DecideDeny}
+	for _, process := range []string{app, child, fmt.Sprintf("%d@1", os.Getpid()), "no process", "4711"} {
+		for method, params := range map[string]any{"sending.pause": map[string]any{}, "approval.resolve": decision, "approval.list": map[string]any{}} {
+			if e := person.callFor(process, method, params, nil); e == nil || e.Code != api.Forbidden || !strings.Contains(e.Message, "cannot call "+method+" on behalf of this process: ") {
+				t.Errorf("%s for %s is answered %v", method, process, e)
+			}
+		}
+	}
+	if e := person.callFor(strings.Repeat("1", 65), "kernel.status", map[string]any{}, nil); e == nil || e.Code != api.InvalidRequest {
+		t.Errorf("a long name is answered %v", e)
+	}
+	if e := person.callFor(self, "operator.challenge", map[string]any{"method": "sending.resume"}, nil); e == nil || e.Code != api.InvalidRequest {
+		t.Errorf("a challenge is answered %v", e)
+	}
+	if on := h.refusals(); len(on[child]) != 1 || len(on[app]) != 1 {
+		t.Errorf("on record are %v", on)
+	}
+
+	// Nothing proves a click, unless the configuration says that it is enough.
+	for _, method := range []string{"approval.resolve", "sending.resume"} {
+		params := map[string]any{"approval.resolve": decision, "sending.resume": map[string]any{}}[method]
+		if e := person.callFor(self, method, params, nil); e == nil || e.Code != api.Forbidden || !strings.Contains(e.Message, "console.decide: session") {
+			t.Errorf("%s is answered %v", method, e)
+		}
+	}
+	if r := h.records(audit.Filter{Like: audit.Record{Event: "decision_refused"}}); len(r) != 2 || r[0].Details["via"] != "console" {
+		t.Errorf("refused decisions on record: %+v", r)
+	}
+	if e := person.callFor(self, "sending.pause", map[string]any{"agent": "alice", "note": "look"}, nil); e != nil {
+		t.Fatal(e)
+	}
+	h.client("sending_paused", "")
+	h.reloaded(acme + "\nconsole: {decide: session}\n")
+	if e := person.callFor(self, "sending.resume", map[string]any{"agent": "alice"}, nil); e != nil {
+		t.Fatal(e)
+	}
+	h.client("sending_resumed", "none")
+	if e := person.callFor(self, "approval.resolve", decision, nil); e != nil {
+		t.Fatal(e)
+	}
+	h.client("denied", "none")
+	var a api.Approval
+	person.must("approval.get", map[string]any{"approvalId": held.ApprovalID}, &a)
+	if a.Decision == nil || a.Decision.Via != "console" || a.Decision.Client.PID != int32(os.Getpid()) || a.Decision.Proof != "none" {
+		t.Errorf("the decision is %+v", a.Decision)
+	}
+	h.verify()
+}
+
+// client checks that the one record of an event names this process as the one that asked.
+func (h *harness) client(event, proof string) {
+	h.t.Helper()
+	found := h.records(audit.Filter{Like: audit.Record{Event: event}})
+	if len(found) != 1 {
+		h.t.Fatalf("%s: %d records", event, len(found))
+	}
+	d := found[0].Details
+	client, _ := d["client"].(map[string]any)
+	if d["via"] != "console" || client["pid"] != float64(os.Getpid()) || client["uid"] != float64(os.Getuid()) || client["exe"] == nil || d["by"] != fmt.Sprintf("uid:%d", os.Getuid()) {
+		h.t.Errorf("%s: %v", event, d)
+	}
+	if said, _ := d["proof"].(string); said != proof {
+		h.t.Errorf("%s: proof %q, want %q", event, said, proof)
+	}
+}
+
+// Where people sign, a page needs a signature, and clicks are not enough. A signature counts once:
+// the second use is on record.
+func TestBehalfOfASigner(t *testing.T) {
+	h := guarded(t, acme+"\nconsole: {decide: session}\n", rego(true, "ok"), listed(t, "carol", ""))
+	var held api.DispatchResult
+	person, self := h.operates(), processName(t, os.Getpid())
+	alice := h.agent("@acme/alice")
+	held = alice.held("COMMITMENT_REQUIRES_HUMAN", "telegram:dave", promise, fresh(nil))
+	var a api.Approval
+	person.must("approval.get", map[string]any{"approvalId": held.ApprovalID}, &a)
+	params := map[string]any{"approvalId": held.ApprovalID, "decision": api.DecideDeny}
+	if e := person.callFor(self, "approval.resolve", params, nil); e == nil || e.Code != api.Forbidden {
+		t.Fatalf("a click is answered %v", e)
+	}
+	params["signature"] = signs(t, "carol", a.ToSign[api.DecideDeny], api.ApprovalNamespace)
+	if e := person.callFor(self, "approval.resolve", params, nil); e != nil {
+		t.Fatal(e)
+	}
+	if e := person.callFor(self, "approval.resolve", params, nil); e == nil || e.Code != api.Conflict {
+		t.Errorf("the second use is answered %v", e)
+	}
+	refused := h.records(audit.Filter{Like: audit.Record{Event: "decision_refused"}})
+	if len(refused) != 2 || refused[1].ApprovalID != held.ApprovalID || !strings.Contains(refused[1].PolicyReason, "is denied already, by carol@acme-corp") || refused[0].Details["via"] != "console" {
+		t.Errorf("on record: %+v", refused)
+	}
+	if r := h.records(audit.Filter{Like: audit.Record{Event: "denied", ActionType: audit.ActionApproval}}); len(r) != 1 || r[0].Details["via"] != "console" || r[0].Details["proof"] != nil || r[0].Details["by"] != "carol@acme-corp" {
+		t.Errorf("the decision: %+v", r)
+	}
+}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/api/caller"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/ipc"
 	"github.com/openclawos/ocipd/internal/store"
@@ -55,11 +56,11 @@ func (r *reads) approval(ctx context.Context, who api.Peer, p *api.ApprovalParam
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	key := readText{api.Principal(who), a.ApprovalID, a.Digest}
+	key := readText{caller.Principal(who), a.ApprovalID, a.Digest}
 	if r.seen[key] {
 		return a, nil
 	}
-	details := api.ByPerson(who, "")
+	details := caller.PersonDetails(who, "")
 	details["digest"] = a.Digest
 	if err := r.record("held_text_read", audit.Record{ApprovalID: a.ApprovalID, TaskID: a.TaskID}, details, a.State == api.ApprovalPending); err != nil {
 		return api.Approval{}, err
@@ -113,7 +114,7 @@ func (r *reads) approvals(ctx context.Context, p *api.ApprovalListParams) (api.A
 // tail answers audit.tail.
 func (r *reads) tail(ctx context.Context, who api.Peer, p *api.AuditTailParams, open func(context.Context, *api.AuditTailParams) (func(context.Context, api.Stream) error, error)) (ipc.Feed, error) {
 	if p.Export {
-		details := api.ByPerson(who, "")
+		details := caller.PersonDetails(who, "")
 		if p.After != nil {
 			details["after"] = *p.After
 		}
@@ -129,7 +130,7 @@ func (r *reads) tail(ctx context.Context, who api.Peer, p *api.AuditTailParams, 
 
 // backup answers backup.note: an operator's process is about to copy the state.
 func (r *reads) backup(_ context.Context, who api.Peer, p *api.BackupNoteParams) (api.OK, error) {
-	details := api.ByPerson(who, "")
+	details := caller.PersonDetails(who, "")
 	details["directory"] = p.Directory
 	return api.OK{OK: true}, r.record("backup_begun", audit.Record{}, details, false)
 }

@@ -57,11 +57,11 @@ func (a *app) mustSigned(name, method string, params, result any) {
 var signing = map[api.Signing][]string{
 	api.Reads: {
 		"approval.get", "approval.list", "approval.watch", "audit.inspect", "audit.query", "audit.stats", "audit.tail", "audit.verify", "config.diff", "contact.list",
-		"debug.profile", "exchange.get", "exchange.list", "grant.list", "kernel.describe", "kernel.methods", "kernel.status", "operator.challenge", "queue.list",
+		"debug.profile", "exchange.get", "exchange.list", "grant.list", "kernel.describe", "kernel.methods", "kernel.status", "operator.challenge", "peer.check", "queue.list",
 		"store.snapshot", "task.get", "task.grants", "task.list", "task.list_ready", "task.watch",
 	},
 	api.Unsigned: {
-		"backup.note", "grant.revoke", "policy.reload", "runner.attach", "runner.report", "sending.check", "sending.pause", "stream.cancel",
+		"backup.note", "console.report", "grant.revoke", "policy.reload", "runner.attach", "runner.report", "sending.check", "sending.pause", "stream.cancel",
 		"task.cancel_effect", "task.claim", "task.create", "task.finish_attempt", "task.finish_effect", "task.kill_effect", "task.open_circuit", "task.plan_effect",
 		"task.request_approval", "task.revoke_grant", "task.run_effect", "task.start_attempt", "task.transition", "task.update",
 	},

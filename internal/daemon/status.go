@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/api/caller"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/store"
 	"github.com/openclawos/ocipd/internal/store/storeerror"
@@ -54,7 +55,7 @@ func (d *Daemon) status(ctx context.Context, _ *api.Empty) (api.Status, error) {
 // auditRotateKey hands the log over to a new key. It continues if the caller goes away.
 func (d *Daemon) auditRotateKey(_ context.Context, who api.Peer, _ *api.Empty) (api.AuditRotateKeyResult, error) {
 	_, err := d.store.Commit(&store.Change{Drains: true, Records: []*audit.Record{{
-		ID: d.ids.next(), ActionType: audit.ActionSecurity, Event: "key_rotation", Details: api.ByPeer(who),
+		ID: d.ids.next(), ActionType: audit.ActionSecurity, Event: "key_rotation", Details: caller.Details(who),
 	}}})
 	if err != nil {
 		d.log.Error("cannot record that the log gets a new key: the old one stays", zap.Error(err))

@@ -238,7 +238,7 @@ func (c *conn) handle(line []byte) {
 		c.fail(r.ID, err)
 		return
 	}
-	if err := m.takesSignature(c, &r); err != nil {
+	if err := m.takesMembers(c, &r); err != nil {
 		c.fail(r.ID, m.answered(err))
 		return
 	}
@@ -275,8 +275,8 @@ func (c *conn) respond(requestID string, result any, err error) {
 func (c *conn) call(r *wire.Request, m *Method, params any) (result any, after api.AfterReply, err error) {
 	defer c.rescue(m, &err)
 	ctx := c.ctx
-	if c.face == faceOperator && m.Signing == api.Signed {
-		if ctx, err = c.signed(ctx, r, m); err != nil {
+	if c.face == faceOperator && (r.Behalf != "" || m.Signing == api.Signed) {
+		if ctx, err = callerOf(ctx, c, r, m); err != nil {
 			return nil, nil, err
 		}
 	}

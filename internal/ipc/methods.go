@@ -6,6 +6,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/api/caller"
 	"github.com/openclawos/ocipd/internal/api/wire"
 	"github.com/openclawos/ocipd/internal/base/metrics"
 )
@@ -159,7 +160,7 @@ func OperatorAs[P, R any](name string, s api.Signing, f func(context.Context, ap
 	m := row[P, R](name, AccessOperator, Patient)
 	m.Signing = s
 	m.call = func(ctx context.Context, c *conn, _ *wire.Request, p any) (any, api.AfterReply, error) {
-		result, err := f(ctx, api.Caller(ctx, c.peer), p.(*P))
+		result, err := f(ctx, caller.Of(ctx, c.peer), p.(*P))
 		return result, nil, err
 	}
 	return m
@@ -311,7 +312,7 @@ func (m *Method) admit(c *conn, r *wire.Request) error {
 		return c.client.Authorize(r.Token)
 	case c.face == faceOperator:
 		// Check the current caller: a connection can have been handed to another process.
-		return c.server.admit(c.peer)
+		return c.server.callers.admit(c.peer)
 	}
 	return nil
 }

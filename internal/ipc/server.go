@@ -45,8 +45,11 @@ type Options struct {
 	// Signs reports whether calls of [api.Signed] methods must be signed. Vouch identifies the
 	// signer: it returns the peer as that person. A text is "" if the connection was given no
 	// nonce.
-	Signs  func() bool
-	Vouch  func(who api.Peer, method, text, signature string) (api.Peer, error)
+	Signs func() bool
+	Vouch func(who api.Peer, method, text, signature string) (api.Peer, error)
+	// Behalf judges the process for which a caller asks, and returns the caller as its deputy. If
+	// it is nil, nobody asks for another.
+	Behalf func(who api.Peer, process, method string, s api.Signing) (api.Peer, error)
 	Limits Limits
 	// AllowUID reports whether a user may connect, to the operator socket or
 	// to the apps'.
@@ -63,12 +66,16 @@ type Options struct {
 
 // Server answers on the kernel's sockets.
 type Server struct {
-	methods  []Method
-	connect  func(api.Peer, api.Link) (Client, error)
-	tasksOf  func(api.Peer, Client) TaskSession
-	admit    func(api.Peer) error
-	signs    func() bool
-	vouch    func(who api.Peer, method, text, signature string) (api.Peer, error)
+	methods []Method
+	connect func(api.Peer, api.Link) (Client, error)
+	tasksOf func(api.Peer, Client) TaskSession
+	// callers are the functions of the options that tell who operates.
+	callers struct {
+		admit  func(api.Peer) error
+		signs  func() bool
+		vouch  func(who api.Peer, method, text, signature string) (api.Peer, error)
+		behalf func(who api.Peer, process, method string, s api.Signing) (api.Peer, error)
+	}
 	limits   atomic.Pointer[Limits]
 	pieces   pieces
 	allowUID func(uid uint32, operator bool) bool
@@ -113,10 +120,11 @@ type Server struct {
 // NewServer makes a server that does not answer yet.
 func NewServer(o Options) *Server {
 	s := &Server{
-		methods: o.Methods, connect: o.Connect, tasksOf: o.Tasks, admit: o.Admit, signs: o.Signs, vouch: o.Vouch, allowUID: o.AllowUID, now: o.Now, newID: o.NewID, version: o.Version, log: o.Log, metrics: o.Metrics,
+		methods: o.Methods, connect: o.Connect, tasksOf: o.Tasks, allowUID: o.AllowUID, now: o.Now, newID: o.NewID, version: o.Version, log: o.Log, metrics: o.Metrics,
 		table: map[face]map[string]*Method{faceApp: {}, faceOperator: {}}, conns: make(map[*conn]struct{}), apps: o.Apps, operators: o.Operators,
 		faces: make(map[face]int), users: make(map[uint32]int), processes: make(map[processKey]*process), aborted: make(chan struct{}),
 	}
+	s.callers.admit, s.callers.signs, s.callers.vouch, s.callers.behalf = o.Admit, o.Signs, o.Vouch, o.Behalf
 	s.limits.Store(s.bounded(o.Limits))
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.crew = newCrew(s.ctx)
@@ -202,7 +210,7 @@ func (s *Server) admitConn(socket *net.UnixConn, f face) {
 	}
 	var client Client
 	if f == faceOperator {
-		err = s.admit(c.peer)
+		err = s.callers.admit(c.peer)
 	} else {
 		client, err = s.connect(c.peer, c)
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/api/caller"
 	"github.com/openclawos/ocipd/internal/api/wire"
 )
 
@@ -17,7 +18,7 @@ func (c *conn) challenge(method string) (api.Challenge, error) {
 		return api.Challenge{}, api.Errorf(api.NotFound, "there is no method %.64q of operators; kernel.methods lists them", method)
 	}
 	switch {
-	case !c.server.signs():
+	case !c.server.callers.signs():
 		return api.Challenge{}, nil
 	case m.Signing != api.Signed:
 		return api.Challenge{SignatureRequired: m.Signing == api.SignedParams}, nil
@@ -28,9 +29,16 @@ func (c *conn) challenge(method string) (api.Challenge, error) {
 	return api.Challenge{SignatureRequired: true, Nonce: c.nonce}, nil
 }
 
-// takesSignature refuses a signature that nobody would check.
-func (m *Method) takesSignature(c *conn, r *wire.Request) error {
+// maxBehalf bounds the name of a process, in bytes.
+const maxBehalf = 64
+
+// takesMembers refuses a signature that nobody would check, and a process that nobody would judge.
+func (m *Method) takesMembers(c *conn, r *wire.Request) error {
 	switch {
+	case r.Behalf != "" && c.face == faceOperator && (m.Pace != Patient || c.server.callers.behalf == nil):
+		return api.Errorf(api.InvalidRequest, "%s is not called on behalf of another process: leave behalf out", m.Name)
+	case len(r.Behalf) > maxBehalf && c.face == faceOperator:
+		return api.Errorf(api.InvalidRequest, "behalf is longer than %d bytes", maxBehalf)
 	case r.Signature == "" || c.face != faceOperator:
 		return nil
 	case m.Signing == api.SignedParams:
@@ -41,6 +49,22 @@ func (m *Method) takesSignature(c *conn, r *wire.Request) error {
 		return api.Errorf(api.InvalidRequest, "the signature is longer than %d bytes", api.MaxSignature)
 	}
 	return nil
+}
+
+// callerOf returns the context of an operator's call, which has the process that the caller asks for
+// and the signer, if there are any.
+func callerOf(ctx context.Context, c *conn, r *wire.Request, m *Method) (context.Context, error) {
+	if r.Behalf != "" {
+		who, err := c.server.callers.behalf(c.peer, r.Behalf, m.Name, m.Signing)
+		if err != nil {
+			return ctx, err
+		}
+		ctx = caller.With(ctx, who)
+	}
+	if m.Signing != api.Signed {
+		return ctx, nil
+	}
+	return c.signed(ctx, r, m)
 }
 
 // signed identifies the signer of a call, and uses up the connection's nonce.
@@ -56,9 +80,9 @@ func (c *conn) signed(ctx context.Context, r *wire.Request, m *Method) (context.
 			return ctx, api.Errorf(api.InvalidParams, "%v", err)
 		}
 	}
-	who, err := c.server.vouch(c.peer, m.Name, text, r.Signature)
+	who, err := c.server.callers.vouch(caller.Of(ctx, c.peer), m.Name, text, r.Signature)
 	if err != nil {
 		return ctx, err
 	}
-	return api.WithCaller(ctx, who), nil
+	return caller.With(ctx, who), nil
 }

@@ -74,10 +74,10 @@ func (k *Kernel) approvalOf(ctx context.Context, id, app string) (api.Approval, 
 		r.CounterpartyUserID, r.CounterpartyTenantID = "", ""
 	}
 	for i := range r.Approvals {
-		r.Approvals[i].Signature = ""
+		r.Approvals[i].Signature, r.Approvals[i].Asking = "", api.Asking{}
 	}
 	if r.Decision != nil {
-		r.Decision.Signature = ""
+		r.Decision.Signature, r.Decision.Asking = "", api.Asking{}
 	}
 	r.Delivery, err = k.releases.State(ctx, id)
 	return r.Approval, err

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/api/caller"
 	"github.com/openclawos/ocipd/internal/audit/gate"
 	"github.com/openclawos/ocipd/internal/kernel/outbox"
 	"github.com/openclawos/ocipd/internal/kernel/registry"
@@ -101,7 +102,7 @@ func (k *Kernel) QueueList(ctx context.Context, p *api.QueueListParams) (api.Que
 
 // QueueDrop removes messages that have not reached their receivers.
 func (k *Kernel) QueueDrop(_ context.Context, who api.Peer, p *api.QueueDropParams) (api.QueueDropResult, error) {
-	return k.outbox.Drop(api.ByPerson(who, p.Note), p)
+	return k.outbox.Drop(caller.PersonDetails(who, p.Note), p)
 }
 
 // known is the daemon's knowledge of the receiver: its generation, and whether an observed speaker

@@ -64,6 +64,8 @@ type Config struct {
 	// Unannotated says how a known agent's text without an annotation is treated: bind applies that
 	// agent's rules to the answer, human treats it as a person's text, and refuse does not take it.
 	Unannotated string
+	// Clicks lets a person decide on a page without a signature, if decisions are not signed.
+	Clicks bool
 	// KeepHeld keeps the texts of held messages after the decision.
 	KeepHeld bool
 }
@@ -202,7 +204,7 @@ func New(ctx context.Context, o Options) (*Kernel, error) {
 	if err != nil {
 		return nil, err
 	}
-	k.Behalf = behalf.New(behalf.Options{Look: o.Look, MayOperate: func(line []string) error { return registry.MayOperateFrom(k.apps, line) }, Commit: k.commit, Now: o.Now, NewID: o.NewID})
+	k.Behalf = newJudge(k, &o)
 	k.exchanges = exchanges.New(exchanges.Options{Store: o.Store, State: k.state, Requests: k.requests, Apps: k.apps, Commit: k.commit, Search: o.Search.Query, Waiting: k.outbox.Waiting, Settled: func() { k.settled.Add(1); k.tasks.Go(k.recall) }, Now: o.Now, NewID: o.NewID})
 	tell := tells(k)
 	k.hooks = hooks.New(hooks.Options{InForce: func() *hooks.Rules { return k.rules().hookRules }, Apps: k.apps, State: k.state, Store: o.Store, Pauses: k.pauses, Commit: k.commit, Keys: o.Keys, Tell: tell, Now: o.Now, NewID: o.NewID, Log: o.Log})
@@ -224,6 +226,14 @@ func New(ctx context.Context, o Options) (*Kernel, error) {
 	k.inboxes = inbox.New(inbox.Options{Outbox: k.outbox, Contacts: k.contacts, Apps: k.apps, Ours: hints.Own(), Digest: o.Digest, Now: o.Now, NewID: o.NewID, Closing: k.closing.Done()})
 	k.tasks.Go(k.sweep)
 	return k, nil
+}
+
+// newJudge makes the judge of the processes for which operators' programs ask.
+func newJudge(k *Kernel, o *Options) *behalf.Judge {
+	return behalf.New(behalf.Options{
+		Look: o.Look, MayOperate: func(line []string) error { return registry.MayOperateFrom(k.apps, line) },
+		Signs: k.Signs, Clicks: func() bool { return k.rules().cfg.Clicks }, Commit: k.commit, Now: o.Now, NewID: o.NewID,
+	})
 }
 
 // tells returns a function that tells an app what became of its request.

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/api/caller"
 	"github.com/openclawos/ocipd/internal/approval"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/ocip"
@@ -25,7 +26,7 @@ func (k *Kernel) Send(ctx context.Context, who api.Peer, p *api.SendParams) (api
 		}
 		if bound := k.apps.OtherThan(s.sender, who); bound != "" {
 			refusal := api.Errorf(api.Forbidden, "agent %s is bound to %s: have its own program send the message, or take the binding (exe, uid) out of the agent in the configuration", s.sender.ID, bound)
-			details := api.ByPeer(who)
+			details := caller.Details(who)
 			details["agent"] = s.sender.ID
 			return result, k.apps.RecordRefusalOf(api.OperatorApp, "binding_refused", refusal, details)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/api/caller"
 	"github.com/openclawos/ocipd/internal/approval"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/kernel/status"
@@ -32,7 +33,7 @@ func (k *Kernel) Vouch(who api.Peer, method, text, signature string) (api.Peer, 
 	if _, err := k.commit(&store.Change{Records: []*audit.Record{r}, Last: true}); err != nil {
 		return nil, err
 	}
-	return api.Vouched{Peer: who, By: by.By, Record: r.ID}, nil
+	return caller.Vouched{Peer: who, By: by.By, Record: r.ID}, nil
 }
 
 // Status returns the kernel's part of the status. The daemon adds the rest.

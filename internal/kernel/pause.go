@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/api/caller"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/store"
 )
@@ -27,8 +28,8 @@ func (k *Kernel) Resume(_ context.Context, who api.Peer, p *api.PauseParams) (ap
 }
 
 func (k *Kernel) changePause(who api.Peer, p *api.PauseParams, pause bool) (api.PauseResult, error) {
-	row := store.Paused{Scope: p.Scope(), At: k.now(), By: api.Principal(who)}
-	r := &audit.Record{ID: k.newID(), ActionType: audit.ActionSecurity, Event: "sending_resumed", Details: api.ByPerson(who, p.Note)}
+	row := store.Paused{Scope: p.Scope(), At: k.now(), By: caller.Principal(who)}
+	r := &audit.Record{ID: k.newID(), ActionType: audit.ActionSecurity, Event: "sending_resumed", Details: caller.PersonDetails(who, p.Note)}
 	if pause {
 		r.Event = "sending_paused"
 	}

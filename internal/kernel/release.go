@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/api/caller"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/audit/gate"
 	"github.com/openclawos/ocipd/internal/kernel/exchange"
@@ -243,7 +244,7 @@ func (k *ruleset) sentRecord(m *outgoing, v *ocip.Verdict) (*audit.Record, error
 		r.Details["disclosure"] = api.DisclosureInAnnotation
 	}
 	if m.operator != nil {
-		r.Details["operator"] = api.ByPeer(m.operator)
+		r.Details["operator"] = caller.Details(m.operator)
 	}
 	if m.grantID != "" {
 		r.Details["grant_id"] = m.grantID

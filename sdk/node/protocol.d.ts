@@ -253,6 +253,12 @@ export interface ApprovalDecision {
   fingerprint?: string;
   signature?: string;
   exchange?: Bounds;
+  /** console if a page called for a person. */
+  via?: string;
+  /** The process that asked, such as the browser. */
+  client?: ClientProcess;
+  /** none if the decision was a click (console.decide: session). */
+  proof?: string;
 }
 
 export interface ApprovalListParams {
@@ -681,6 +687,12 @@ export interface CheckResult {
   /** The findings, by member (none for content) and bytes. */
   detections?: AuditDetection[];
   auditId: string;
+}
+
+export interface ClientProcess {
+  pid: number;
+  uid: number;
+  exe?: string;
 }
 
 export interface CompleteParams {

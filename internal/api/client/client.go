@@ -320,8 +320,14 @@ func (c *Client) Call(ctx context.Context, method string, params, result any) er
 // CallSigned is [Client.Call] with a person's armored signature over [api.SignedCall], "" for
 // none.
 func (c *Client) CallSigned(ctx context.Context, method string, params any, signature string, result any) error {
+	return c.CallFor(ctx, "", method, params, signature, result)
+}
+
+// CallFor is [Client.CallSigned] on behalf of a process, named as pid@start, "" for none. The daemon
+// applies the rule of the operator socket to that process too, and names it on record.
+func (c *Client) CallFor(ctx context.Context, behalf, method string, params any, signature string, result any) error {
 	r, _ := c.calls.Get().(*call)
-	id, err := c.send(ctx, method, params, signature, r)
+	id, err := c.send(ctx, method, params, signature, behalf, r)
 	if err != nil {
 		return err
 	}
@@ -357,7 +363,7 @@ const emptyParams = "{}"
 
 // send queues a request and says under which id its answers come. It waits
 // while too much waits already.
-func (c *Client) send(ctx context.Context, method string, params any, signature string, r receiver) (uint64, error) {
+func (c *Client) send(ctx context.Context, method string, params any, signature, behalf string, r receiver) (uint64, error) {
 	encoded := []byte(emptyParams)
 	if params != nil {
 		var err error
@@ -375,7 +381,7 @@ func (c *Client) send(ctx context.Context, method string, params any, signature 
 	if c.err != nil {
 		return 0, c.err
 	}
-	return c.queue(method, encoded, signature, r), nil
+	return c.queue(method, encoded, signature, behalf, r), nil
 }
 
 // waitSunk waits until the writer took what waits. It is called with the lock
@@ -405,12 +411,12 @@ func (c *Client) sink() {
 
 // queue writes a request behind those that wait. It is called with the lock,
 // so that ids and lines are in one order.
-func (c *Client) queue(method string, params []byte, signature string, r receiver) uint64 {
+func (c *Client) queue(method string, params []byte, signature, behalf string, r receiver) uint64 {
 	c.lastID++
 	if r != nil {
 		c.pending[c.lastID] = r
 	}
-	c.waiting = wire.AppendRequest(c.waiting, c.lastID, time.Now().UnixMilli(), method, params, c.token, signature)
+	c.waiting = wire.AppendRequest(c.waiting, c.lastID, time.Now().UnixMilli(), method, params, c.token, signature, behalf)
 	select {
 	case c.wake <- struct{}{}:
 	default:
@@ -427,7 +433,7 @@ func (c *Client) cancelLater(id uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err == nil {
-		c.queue("stream.cancel", params, "", nil)
+		c.queue("stream.cancel", params, "", "", nil)
 	}
 }
 

@@ -30,7 +30,7 @@ type Stream struct {
 // answer as the only chunk; an answer that a stream begins with is none of them.
 func (c *Client) Stream(ctx context.Context, method string, params any) (*Stream, error) {
 	s := &Stream{client: c, chunks: make(chan jsontext.Value, streamBuffer), stopped: make(chan struct{})}
-	id, err := c.send(ctx, method, params, "", s)
+	id, err := c.send(ctx, method, params, "", "", s)
 	if err != nil {
 		return nil, err
 	}

@@ -71,8 +71,8 @@ func AppendResponse(b []byte, id string, now int64, requestID string, result any
 }
 
 // AppendRequest writes a request. Params are JSON, and so is the token, a string;
-// without one it is nil. The signature is "" where there is none.
-func AppendRequest(b []byte, id uint64, now int64, method string, params, token []byte, signature string) []byte {
+// without one it is nil. The signature and the process on whose behalf it is are "" if there is none.
+func AppendRequest(b []byte, id uint64, now int64, method string, params, token []byte, signature, behalf string) []byte {
 	b = appendHead(b, strconv.FormatUint(id, 10), TypeRequest, now)
 	b = jsonline.Text(b, "method", method)
 	b = append(jsonline.Key(b, "params"), params...)
@@ -81,6 +81,9 @@ func AppendRequest(b []byte, id uint64, now int64, method string, params, token 
 	}
 	if signature != "" {
 		b = jsonline.Text(b, "signature", signature)
+	}
+	if behalf != "" {
+		b = jsonline.Text(b, "behalf", behalf)
 	}
 	return append(b, '}', '\n')
 }

@@ -29,6 +29,8 @@ type Request struct {
 	Token     string         `json:"token,omitzero"`
 	// Signature is a person's, over the call of an operator's method.
 	Signature string `json:"signature,omitzero"`
+	// Behalf is the process for which a program of the operator calls, as pid@start.
+	Behalf string `json:"behalf,omitzero"`
 
 	// mended is how many halves of characters were replaced in the line.
 	mended int

@@ -367,8 +367,8 @@ func FuzzFrames(f *testing.F) {
 			t.Fatalf("the event is %+v", in)
 		}
 		if params := string(value); strings.HasPrefix(params, "{") && utf8.ValidString(text) && len(text) > 0 && utf8.ValidString(params) {
-			line := AppendRequest(nil, 7, now, text, value, []byte(`"token"`), text)
-			if r, err := ParseRequest(line[:len(line)-1]); err == nil && (r.ID != "7" || r.Method != text || r.Token != "token" || r.Signature != text || r.Timestamp != float64(now)) {
+			line := AppendRequest(nil, 7, now, text, value, []byte(`"token"`), text, text)
+			if r, err := ParseRequest(line[:len(line)-1]); err == nil && (r.ID != "7" || r.Method != text || r.Token != "token" || r.Signature != text || r.Behalf != text || r.Timestamp != float64(now)) {
 				t.Fatalf("the request is %+v", r)
 			}
 		}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/api/caller"
 	"github.com/openclawos/ocipd/internal/approval"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/base/mutant"
@@ -357,7 +358,7 @@ func (g *Grants) Revoke(ctx context.Context, who api.Peer, p *api.GrantRevokePar
 		return api.GrantRevokeResult{}, err
 	}
 	r := g.record(one, "grant_revoked")
-	maps.Copy(r.Details, api.ByPerson(who, p.Note))
+	maps.Copy(r.Details, caller.PersonDetails(who, p.Note))
 	change := &store.Change{Records: []*audit.Record{r}, Last: true}
 	g.enterEnd(change, row.Agent, row.ID)
 	receipt, err := g.o.Commit(change)

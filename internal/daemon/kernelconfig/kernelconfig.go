@@ -30,7 +30,7 @@ func New(c *config.Config) (kernel.Config, error) {
 		MaxRounds:    c.OCIP.MaxRounds, ExpiresAfter: c.OCIP.ExpiresAfter, MaxAnnotation: int(c.OCIP.MaxAnnotationBytes),
 		Disclosure: ocip.Disclosure(c.OCIP.Disclosure), ChainWindow: c.OCIP.Chain.Window,
 		MaxHeld: c.Approvals.MaxOpen, HoldFor: c.Approvals.ExpiresAfter, Approvers: c.Approvals.Required,
-		KeepHeld: c.Approvals.KeepContent, Unannotated: c.OCIP.Inbound.Unannotated,
+		Clicks: c.Console.Decide == config.DecideSession, KeepHeld: c.Approvals.KeepContent, Unannotated: c.OCIP.Inbound.Unannotated,
 	}
 	for app, t := range c.Hooks.Apps {
 		k.HookApps[app] = registry.HookTimes{Wait: t.Wait, Answer: t.Answer, Required: t.Required}

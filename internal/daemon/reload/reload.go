@@ -37,21 +37,6 @@ const (
 	byRetention = "retention"
 )
 
-// asker is the origin of a reload. The peer is an operator's process, or nil.
-type asker struct {
-	by   string
-	peer api.Peer
-}
-
-// details starts the details of a record.
-func (a asker) details() map[string]any {
-	d := map[string]any{"by": a.by}
-	if a.peer != nil {
-		d["uid"], _, d["pid"] = a.peer.Credentials()
-	}
-	return d
-}
-
 // Bounds of a refusal in records and answers, because errors may quote the files. Sizes are in bytes.
 const (
 	maxFaults     = 20

@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/api/caller"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/evidence/keyring"
 	"github.com/openclawos/ocipd/internal/store"
@@ -395,12 +396,12 @@ func (k *Keys) Forget(_ context.Context, who api.Peer, p *api.AuditForgetParams)
 	if err != nil {
 		return api.AuditForgetResult{}, err
 	}
-	seq, err := k.record(eventForgotten, tenant, api.ByPeer(who), gone, destroyed(tenant, id))
+	seq, err := k.record(eventForgotten, tenant, caller.Details(who), gone, destroyed(tenant, id))
 	if err != nil {
 		return api.AuditForgetResult{}, err
 	}
 	if _, err := digests.Destroy(tenant); err != nil {
-		details := api.ByPeer(who)
+		details := caller.Details(who)
 		details["error"], details["record"] = err.Error(), seq
 		if _, failed := k.record(eventKept, tenant, details); failed != nil {
 			err = errors.Join(err, failed)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/api/caller"
 	"github.com/openclawos/ocipd/internal/api/consoleapi"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/base/peer"
@@ -20,6 +21,9 @@ type Options struct {
 	Look func(process string) (peer.Seen, error)
 	// MayOperate reports why a process with these ancestors may not use the operator socket.
 	MayOperate func(line []string) error
+	// Signs reports whether people sign their decisions, and Clicks whether a person may decide on a
+	// page without a signature if they do not.
+	Signs, Clicks func() bool
 	// Commit makes a change durable. Callers may be told its error.
 	Commit func(*store.Change) (store.Receipt, error)
 	Now    func() time.Time
@@ -52,6 +56,34 @@ func (j *Judge) Check(_ context.Context, who api.Peer, p *consoleapi.PeerCheckPa
 	return result, nil
 }
 
+// For returns a caller as the deputy of a process, for one call. It refuses a process that Check
+// refuses, on record. If people do not sign their decisions, it refuses a call that decides or
+// loosens something too, unless clicks are enough: nothing would prove that a person asked.
+func (j *Judge) For(who api.Peer, process, method string, signing api.Signing) (api.Peer, error) {
+	seen, why := j.judge(who, process)
+	if why != "" {
+		if err := j.refused(who, process, seen, why); err != nil {
+			return nil, err
+		}
+		return nil, api.Errorf(api.Forbidden, "cannot call %s on behalf of this process: %s", method, why)
+	}
+	deputy := caller.Deputy{Peer: who, Asking: api.Asking{Via: api.ViaConsole, Client: clientOf(seen)}}
+	if signing != api.Signed && signing != api.SignedParams || j.o.Signs() {
+		return deputy, nil
+	}
+	if !j.o.Clicks() {
+		why = method + " on a page takes a passkey of approvals.allowed_signers, which is not set: use the ocipd command, or allow clicks with console.decide: session"
+		details := caller.Details(deputy)
+		details["decision"] = method
+		if err := j.record("decision_refused", process+" "+method, why, details); err != nil {
+			return nil, err
+		}
+		return nil, api.Errorf(api.Forbidden, "%s", why)
+	}
+	deputy.Proof = api.ProofNone
+	return deputy, nil
+}
+
 // judge describes a process, and says why the caller may not ask for it, or "".
 func (j *Judge) judge(who api.Peer, process string) (seen peer.Seen, why string) {
 	if j.o.Look == nil {
@@ -77,7 +109,7 @@ const refusedPeer = "console_refused"
 
 // refused records that a process was refused, unless it was within the last minute.
 func (j *Judge) refused(who api.Peer, process string, seen peer.Seen, why string) error {
-	details := api.ByPeer(who)
+	details := caller.Details(who)
 	details["process"] = process
 	if seen.PID != 0 {
 		details["client"] = clientOf(seen)
@@ -86,12 +118,8 @@ func (j *Judge) refused(who api.Peer, process string, seen peer.Seen, why string
 }
 
 // clientOf is a process in a record.
-func clientOf(seen peer.Seen) map[string]any {
-	client := map[string]any{"pid": seen.PID, "uid": seen.UID}
-	if seen.Exe != "" {
-		client["exe"] = seen.Exe
-	}
-	return client
+func clientOf(seen peer.Seen) *api.ClientProcess {
+	return &api.ClientProcess{PID: seen.PID, UID: seen.UID, Exe: seen.Exe}
 }
 
 // record makes a record, unless there was one of the same event and key within the last minute. A

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/api/caller"
 	"github.com/openclawos/ocipd/internal/api/consoleapi"
 )
 
@@ -28,7 +29,7 @@ func reasonOf(event string) string {
 // Report answers console.report. The caller learns nothing of whether the event had been recorded
 // within the last minute.
 func (j *Judge) Report(_ context.Context, who api.Peer, p *consoleapi.ConsoleReportParams) (api.OK, error) {
-	event, key, details := "console_"+p.Event, p.Process+" "+p.Digest, api.ByPeer(who)
+	event, key, details := "console_"+p.Event, p.Process+" "+p.Digest, caller.Details(who)
 	if p.Event == consoleapi.PeerRefused {
 		event = refusedPeer
 	}

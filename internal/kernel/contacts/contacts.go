@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/api/caller"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/kernel/exchange"
 	"github.com/openclawos/ocipd/internal/ocip"
@@ -123,7 +124,7 @@ func (c *Contacts) Forget(ctx context.Context, who api.Peer, p *api.ContactForge
 		return api.ContactForgetResult{}, nil
 	}
 	r := &audit.Record{
-		ID: c.o.NewID(), ActionType: audit.ActionSecurity, Event: "contact_forgotten", SessionKey: p.SessionKey, Details: api.ByPerson(who, p.Note),
+		ID: c.o.NewID(), ActionType: audit.ActionSecurity, Event: "contact_forgotten", SessionKey: p.SessionKey, Details: caller.PersonDetails(who, p.Note),
 	}
 	if len(seen) > 0 {
 		at := seen[0].Identity

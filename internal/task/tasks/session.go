@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
+	peers "github.com/openclawos/ocipd/internal/api/caller"
 	"github.com/openclawos/ocipd/internal/base/mutant"
 	"github.com/openclawos/ocipd/internal/store"
 	"github.com/openclawos/ocipd/internal/task"
@@ -140,8 +141,8 @@ func tool(method string) string {
 // who is the caller of the connection.
 func (s *Session) who(ctx context.Context, authorized bool) (*caller, error) {
 	if s.operator {
-		peer := api.Caller(ctx, s.peer)
-		name := api.Principal(peer)
+		peer := peers.Of(ctx, s.peer)
+		name := peers.Principal(peer)
 		return &caller{Actor: task.Actor{Name: name, Role: task.Operator, Person: name, By: s.principal(name, nil, nil)}, peer: peer}, nil
 	}
 	s.mu.Lock()

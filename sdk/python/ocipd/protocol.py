@@ -267,6 +267,12 @@ class ApprovalDecision(_ApprovalDecision, total=False):
     fingerprint: str
     signature: str
     exchange: 'Bounds'
+    # console if a page called for a person.
+    via: str
+    # The process that asked, such as the browser.
+    client: 'ClientProcess'
+    # none if the decision was a click (console.decide: session).
+    proof: str
 
 
 class ApprovalListParams(TypedDict, total=False):
@@ -687,6 +693,15 @@ class CheckResult(_CheckResult, total=False):
     maxRounds: int
     # The findings, by member (none for content) and bytes.
     detections: List['AuditDetection']
+
+
+class _ClientProcess(TypedDict):
+    pid: int
+    uid: int
+
+
+class ClientProcess(_ClientProcess, total=False):
+    exe: str
 
 
 class _CompleteParams(TypedDict):
