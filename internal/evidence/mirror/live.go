@@ -23,6 +23,8 @@ import (
 type live struct {
 	file *os.File
 	size int64
+	// begun is the size up to which the system was told to write the file to the disk.
+	begun int64
 	// base is the record before the first line, and since the time of that line.
 	base  uint64
 	since time.Time
@@ -145,7 +147,7 @@ func (m *Mirror) takeUp(ctx context.Context, tail uint64) error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("cannot open the audit mirror: %w", err), f.Close())
 	}
-	m.live.file, m.live.size, m.live.base, m.live.since = f, found.size, found.base, found.since
+	m.live.file, m.live.size, m.live.begun, m.live.base, m.live.since = f, found.size, found.size, found.base, found.since
 	m.have.Store(found.have)
 	m.live.publish(&info)
 	if found.base > tail {
@@ -378,9 +380,24 @@ func (m *Mirror) append(last uint64) error {
 	}
 	l.size += int64(len(l.buf))
 	l.buf = l.buf[:0]
+	l.beginWriting()
 	l.id.Load().size.Store(l.size)
 	m.have.Store(last)
 	return nil
+}
+
+// writeEvery is the number of bytes after which the system is told to write them to the disk.
+const writeEvery = 1 << 20
+
+// beginWriting has the system write the file to the disk bit by bit, and waits for nothing. Otherwise
+// the sync of a rotation would write the whole file at once, and commits would wait for the disk
+// meanwhile. A failure leaves it to that sync.
+func (l *live) beginWriting() {
+	if l.size-l.begun < writeEvery {
+		return
+	}
+	_ = unix.SyncFileRange(int(l.file.Fd()), l.begun, l.size-l.begun, unix.SYNC_FILE_RANGE_WRITE)
+	l.begun = l.size
 }
 
 // lose notes that there is no file to write to, whatever file has the name.

@@ -350,7 +350,7 @@ func (m *Mirror) rotateFile() error {
 	}
 	step("live file made")
 	before := l.file
-	l.file, l.size, l.base, l.since = next, 0, r.last, time.Time{}
+	l.file, l.size, l.begun, l.base, l.since = next, 0, 0, r.last, time.Time{}
 	l.publish(&info)
 	m.enqueue(r)
 	return errors.Join(before.Close(), syncDir(m.layout.dir))
