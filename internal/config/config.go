@@ -471,7 +471,7 @@ func Default() *Config {
 				MaxClassificationShared: "internal",
 			},
 		},
-		Tools:        ToolsRecord,
+		Tools:        ToolsSecrets,
 		Store:        Store{CommitTimeout: 10 * time.Second, WarnFreeBytes: 1 << 30, MinFreeBytes: 64 << 20, ReserveBytes: 16 << 20},
 		Audit:        Audit{Content: "digest", Rotate: Rotate{Bytes: 64 << 20, Age: 24 * time.Hour}},
 		Sessions:     Sessions{ActiveWindow: 30 * time.Minute},

@@ -177,12 +177,12 @@ directory:
 		ID: "alice", App: "@acme/alice-runtime", UID: &uid, InstanceID: "agent-alice-1", UserID: "alice",
 		OrgUnit: "engineering", TenantID: "acme-corp", MaxClassificationShared: "internal", MinClassification: "public",
 		SupportedExchangeTypes: []string{"information_query", "commitment_request", "meeting_scheduling"},
-		MaxRounds:              7, CanReceiveQueries: true, CanAutoRespond: true, MaxClassificationUnknown: "internal", Tools: "record",
+		MaxRounds:              7, CanReceiveQueries: true, CanAutoRespond: true, MaxClassificationUnknown: "internal", Tools: "secrets",
 		DisclosureText: "Sent by alice's assistant",
 	}, {
 		ID: "bob", App: "@acme/bob-runtime", InstanceID: "agent-bob-1", UserID: "bob",
 		OrgUnit: "sales", TenantID: "acme-corp", MaxClassificationShared: "restricted", MinClassification: "internal",
-		SupportedExchangeTypes: []string{"information_query"}, MaxRounds: 2, MaxClassificationUnknown: "internal", Tools: "record", DisclosureText: "Sent by bob's assistant",
+		SupportedExchangeTypes: []string{"information_query"}, MaxRounds: 2, MaxClassificationUnknown: "internal", Tools: "secrets", DisclosureText: "Sent by bob's assistant",
 	}}
 	if !reflect.DeepEqual(c.Agents, want) {
 		t.Errorf("agents are\n%+v\nwant\n%+v", c.Agents, want)

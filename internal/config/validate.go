@@ -25,12 +25,13 @@ func levels() []string { return []string{"public", "internal", "confidential", "
 // Treatments of tool calls about which a runtime asks.
 const (
 	ToolsRecord  = "record"
+	ToolsSecrets = "secrets"
 	ToolsEnforce = "enforce"
 	ToolsOff     = "off"
 )
 
 // ToolModes lists the treatments of tool calls.
-func ToolModes() []string { return []string{ToolsRecord, ToolsEnforce, ToolsOff} }
+func ToolModes() []string { return []string{ToolsSecrets, ToolsRecord, ToolsEnforce, ToolsOff} }
 
 func exchangeTypes() []string {
 	return []string{"information_query", "commitment_request", "meeting_scheduling"}

