@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/task"
@@ -22,6 +23,23 @@ func (c *crew) askPermission(a *taskCaller, call string) chan m {
 		answered <- got
 	}()
 	return answered
+}
+
+// Two calls whose whole numbers are one double are two questions: an answer to one says nothing about
+// the other.
+func TestPermissionsWithLargeNumbers(t *testing.T) {
+	t.Parallel()
+	c := build(t, taskTeam).crew()
+	c.executing()
+	for _, amount := range []string{"9007199254740992", "9007199254740993"} {
+		go func() {
+			_, _ = c.builder.call("task.ask_permission", m{
+				"task_id": c.id, "attempt_id": c.attempt, "options": []any{},
+				"tool_call": m{"id": "call-1", "kind": "execute", "title": "pay", "input": m{"cents": jsontext.Value(amount)}},
+			})
+		}()
+	}
+	c.waiting(2, 2)
 }
 
 // waiting waits until n questions are on record, and checks the number of pending requests.

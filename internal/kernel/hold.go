@@ -26,8 +26,9 @@ func (m *outgoing) request() string {
 		return m.requested
 	}
 	metadata := jsontext.Value(m.asked.Metadata.Append(nil))
-	// Metadata that came in as JSON has a canonical form.
-	_ = metadata.Canonicalize()
+	// Metadata that came in as JSON has a canonical form. Its numbers stay as written, since two whole
+	// numbers can be one double.
+	_ = metadata.Canonicalize(jsontext.CanonicalizeRawInts(false), jsontext.CanonicalizeRawFloats(false))
 	// The digest covers the receiver: a session can come to belong to somebody else.
 	m.requested = approval.Asked(api.ApprovalOfMessage,
 		m.asked.SessionKey, m.asked.Content.Inspect(), string(metadata), strconv.FormatBool(m.carried), string(m.to.Kind), m.to.InstanceID, m.target)

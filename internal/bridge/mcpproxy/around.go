@@ -232,11 +232,15 @@ func isGiven(p *proxy, session string, v jsontext.Value) (jsontext.Value, bool) 
 	return v, v.Kind() == 'n' || ok && gave(p, session, said)
 }
 
-// isOpen is the form of the id of a request that the server has got.
+// isOpen is the form of the id of a request that the server has got. It passes as the server has got
+// it: another spelling of the same id could say something.
 func isOpen(p *proxy, session string, v jsontext.Value) (jsontext.Value, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return v, isID(v) || p.says.open[key{session, keyOf(v)}] > 0
+	if o := p.says.open[key{session, keyOf(v)}]; o.n > 0 {
+		return o.id, true
+	}
+	return v, isID(v)
 }
 
 // passes reports whether a message of the client needs no decision, by its method.

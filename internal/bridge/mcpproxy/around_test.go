@@ -101,12 +101,25 @@ func TestNothingUndecidedAroundACall(t *testing.T) {
 func TestWhatTheServerGavePasses(t *testing.T) {
 	t.Parallel()
 	p := newProxy(t.Context(), withoutDaemon())
-	opens(p, key{"s", "3"})
+	opens(p, key{"s", "3"}, jsontext.Value("3"))
 	p.observed("s", false, []byte(`{"jsonrpc":"2.0","id":3,"result":{"resultType":"input_required","inputRequests":{},"requestState":"`+leak+`"}}`))
 	for session, want := range map[string]bool{"s": true, "other": false} {
 		c := &toolCall{named: key{session: session}, members: argumentsIn(t, `{"requestState":"`+leak+`"}`)}
 		if no := foreign(p, c); (no == nil) != want {
 			t.Errorf("in session %s the state is refused: %v", session, no)
+		}
+	}
+	// A cancellation passes with the id that the server has got, however the client spells it.
+	opens(p, key{"s", "7"}, jsontext.Value("7"))
+	for id, want := range map[string]string{"7.0": "7", `"7"`: "7", `" _+7___ "`: "7", `"0000000000000000000000000000000000000000000000000000000000000000000000007"`: "7", "8": "8", "\"" + leak + "\"": ""} {
+		line := []byte(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `}}`)
+		f, err := parse(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pass, known := around(p, line, &f, "s")
+		if known != (want != "") || known && !strings.Contains(string(pass), `"requestId":`+want+`}`) {
+			t.Errorf("%s passes: %t, %s", id, known, pass)
 		}
 	}
 	line := []byte(`{"jsonrpc":"2.0","id":4,"method":"resources/list"}`)

@@ -191,7 +191,7 @@ func (p *proxy) make(c *toolCall, arguments jsontext.Value) {
 	} else if c.more {
 		line = c.anew(line)
 	}
-	opens(p, c.named)
+	opens(p, c.named, c.id)
 	if err := c.via.send(line); err != nil {
 		p.refuse(c, &gatelink.Refusal{Code: "FAILED", Reason: "the MCP server is gone"})
 	}

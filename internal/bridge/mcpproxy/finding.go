@@ -28,7 +28,7 @@ type says struct {
 	// templates are the addresses that the server describes.
 	templates []template
 	// open counts the requests that the server has got and not answered, and questions are its own.
-	open      map[key]int
+	open      map[key]opened
 	questions map[key]question
 }
 

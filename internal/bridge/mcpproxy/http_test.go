@@ -31,7 +31,7 @@ import (
 func stream(t *testing.T, text string, ids ...string) string {
 	t.Helper()
 	w := &web{proxy: newProxy(t.Context(), &Options{Now: time.Now})}
-	opens(w.proxy, key{"s", "4"})
+	opens(w.proxy, key{"s", "4"}, jsontext.Value("4"))
 	for _, id := range ids {
 		w.watch(&observer{key: key{"s", id}, in: func(*frame, []byte) []byte { return []byte("withheld\n") }, tell: func([]byte) {}, spoiled: func(string) []byte { return nil }})
 	}

@@ -23,13 +23,19 @@ type question struct {
 }
 
 // opens notes that the server gets a request, which it may answer.
-func opens(p *proxy, at key) {
+func opens(p *proxy, at key, id jsontext.Value) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.says.open == nil {
-		p.says.open = make(map[key]int)
+		p.says.open = make(map[key]opened)
 	}
-	put(p.says.open, at, p.says.open[at]+1)
+	put(p.says.open, at, opened{id.Clone(), p.says.open[at].n + 1})
+}
+
+// opened is the newest id of requests that the server has got, as it got it, and their number.
+type opened struct {
+	id jsontext.Value
+	n  int
 }
 
 // put sets a member of a map that holds at most maxAsked.
@@ -48,13 +54,13 @@ func put[V any](m map[key]V, at key, value V) {
 func answersOpen(p *proxy, at key, resumed bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	n := p.says.open[at]
-	if n > 1 {
-		p.says.open[at] = n - 1
+	o := p.says.open[at]
+	if o.n--; o.n > 0 {
+		p.says.open[at] = o
 	} else {
 		delete(p.says.open, at)
 	}
-	return n > 0 || resumed
+	return o.n >= 0 || resumed
 }
 
 // note remembers a request of the server, which the client may answer.

@@ -148,7 +148,7 @@ func TestWhatHadBegunIsNoAnswer(t *testing.T) {
 		"a notification":             {`{"jsonrpc":"2.0","method":"notifications/message","params":{"a":"` + space, `"}}`, true},
 	} {
 		watched := func(p *proxy, session string) func() {
-			opens(p, key{session, "4"})
+			opens(p, key{session, "4"}, jsontext.Value("4"))
 			return func() {
 				p.watch(&observer{
 					key: key{session, "3"}, tell: func([]byte) {},
@@ -205,7 +205,7 @@ func TestAnswersBeforeTheCall(t *testing.T) {
 		}
 	}
 	delete(p.deciding, key{"", "3"})
-	opens(p, key{"", "3"})
+	opens(p, key{"", "3"}, jsontext.Value("3"))
 	if _, held := p.observed("", false, []byte(secretAnswer)); held {
 		t.Error("the answer does not pass")
 	}

@@ -223,7 +223,7 @@ func (p *proxy) fromClient(line []byte, f *frame, session string, via route) (pa
 		return nil, nil
 	case f.answerable():
 		learns = p.listen(pass, f, session)
-		opens(p, key{session, f.key()})
+		opens(p, key{session, f.key()}, f.id)
 	}
 	if line = pass; f.more {
 		line = f.anew(line)

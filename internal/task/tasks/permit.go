@@ -81,7 +81,8 @@ func (t *Tasks) permission(ctx context.Context, who *task.Actor, p *taskapi.AskP
 	}
 	call, err := json.Marshal(&p.ToolCall)
 	if err == nil {
-		err = (*jsontext.Value)(&call).Canonicalize()
+		// Numbers stay as written: two whole numbers can be one double, and programs that read them exactly differ.
+		err = (*jsontext.Value)(&call).Canonicalize(jsontext.CanonicalizeRawInts(false), jsontext.CanonicalizeRawFloats(false))
 	}
 	q.asked = approval.Asked(api.ApprovalOfPermission, at.ID, q.attempt, about, who.Name, string(call), only)
 	return q, err
