@@ -180,7 +180,7 @@ type UnsubscribeResult struct {
 // HookResultParams answers a hook event.
 type HookResultParams struct {
 	EventID string         `json:"eventId" is:"required max=256" doc:"The id of the event that is answered."`
-	Result  jsontext.Value `json:"result" doc:"The changed data, null for no change, or {blocked, reason}."`
+	Result  jsontext.Value `json:"result" doc:"Of an interceptor: an object, whose content and metadata take the place of the message's, or {block: true, reason}; null or none blocks. Of a receiver: {delivered, error}."`
 }
 
 // ConfigGetParams asks for a configuration value; an empty path for all that

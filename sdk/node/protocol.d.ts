@@ -1208,7 +1208,7 @@ export interface HookEvent {
 export interface HookResultParams {
   /** The id of the event that is answered. */
   eventId: string;
-  /** The changed data, null for no change, or {blocked, reason}. */
+  /** Of an interceptor: an object, whose content and metadata take the place of the message's, or {block: true, reason}; null or none blocks. Of a receiver: {delivered, error}. */
   result?: unknown;
 }
 

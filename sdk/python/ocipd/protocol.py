@@ -1230,7 +1230,7 @@ class _HookResultParams(TypedDict):
 
 
 class HookResultParams(_HookResultParams, total=False):
-    # The changed data, null for no change, or {blocked, reason}.
+    # Of an interceptor: an object, whose content and metadata take the place of the message's, or {block: true, reason}; null or none blocks. Of a receiver: {delivered, error}.
     result: Any
 
 
