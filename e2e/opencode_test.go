@@ -182,8 +182,44 @@ func TestOpenCodeWithoutTheDaemon(t *testing.T) {
 	}
 }
 
-// Three commands lead a new user of OpenCode to the first denied call, a message with a secret through a server of theirs.
-// They are those of docs/guides/opencode.md.
+// An agent in OpenCode writes to another by ocipd mcp: the message is decided once, as a message, and one with a secret is
+// refused.
+func TestOpenCodeWrites(t *testing.T) {
+	r := beginTools(t)
+	r.openCodeHome()
+	r.operate("task", "grant", "--out", r.at("ann.token"), "--agent", "ann")
+	ann, err := json.Marshal([]string{r.ocipd, "--config", r.at("ocipd.yaml"), "--socket", r.socket, "mcp", "--token-file", r.at("ann.token")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings, err := os.ReadFile(r.at(openCodeSettings))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.write(openCodeSettings, strings.Replace(string(settings), `"mcp": {`, `"mcp": {"ocipd": {"type": "local", "command": `+string(ann)+`},`, 1))
+	r.integrate(r.openCodeEnv(), "opencode", "--agent", "ann")
+	decided := r.count("tool_executing")
+	send := func(text string) string {
+		input, _ := json.Marshal(object{"to": "ben", "text": text})
+		return r.turn(step{"message_send", string(input)})
+	}
+	told := send("Is the build green?")
+	if !strings.Contains(told, "waiting") || !strings.Contains(told, "dispatch_id") {
+		t.Fatalf("sent: %s", told)
+	}
+	if got := r.operate("audit", "query", "--json", "--dispatch", field(told, "dispatch_id")); !strings.Contains(got, "agent-ann-1") || !strings.Contains(got, "agent-ben-1") || !strings.Contains(got, `"side":"receiver"`) {
+		t.Errorf("on record: %s", got)
+	}
+	if told := send("The key is " + secret); !strings.Contains(told, "CLASSIFICATION_VIOLATION") && !strings.Contains(told, "has a secret in it") {
+		t.Errorf("a secret: %s", told)
+	}
+	if n := r.count("tool_executing") - decided; n > 0 {
+		t.Errorf("%d messages were decided as calls of tools too", n)
+	}
+}
+
+// Three commands lead a new user of OpenCode to the first denied calls: a message with a secret through a server of theirs,
+// and a command with one. They are those of docs/guides/opencode.md.
 func TestOpenCodeFirstUse(t *testing.T) {
 	r := begin(t) // for its folder; its daemon is another one
 	places := []string{"USER=dana", "XDG_STATE_HOME=" + r.at("state"), "XDG_RUNTIME_DIR=" + r.at("runtime")}
@@ -206,5 +242,11 @@ func TestOpenCodeFirstUse(t *testing.T) {
 	}
 	if told := r.turn(message("The key is "+secret), places...); !strings.Contains(told, "ocipd: refused (CLASSIFICATION_VIOLATION)") || r.said() != "" {
 		t.Errorf("the first message: %s; the server got %s", told, r.said())
+	}
+	if told := r.turn(bash("echo "+secret+" >leaked"), places...); !strings.Contains(told, "has a secret in it") {
+		t.Errorf("the first command: %s", told)
+	}
+	if _, err := os.Stat(r.at("leaked")); err == nil {
+		t.Error("the command with the secret was run")
 	}
 }
