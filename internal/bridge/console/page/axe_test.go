@@ -34,6 +34,7 @@ func TestAccessible(t *testing.T) {
 	source := axe(t)
 	w := begin(t, acme)
 	w.people()
+	w.tasks()
 	for _, scheme := range []string{"light", "dark"} {
 		for _, width := range []int64{1280, 640, 390} {
 			w.browse(width, 800, scheme, "")
@@ -45,7 +46,8 @@ func TestAccessible(t *testing.T) {
 				{"", `document.querySelector("dialog .actions .danger:not(:disabled)")`, `[...document.querySelectorAll(".decide button")].find((b) => b.textContent.includes("Deny")).click()`},
 				{"/messages", `document.querySelectorAll(".list .row").length > 4`, `document.querySelector("dialog button").click()`},
 				{"", `document.querySelector(".receipt")`, `document.querySelector(".list .v-deny").click()`},
-				{"/tasks", `document.querySelector(".empty")`, ""},
+				{"/tasks", `document.querySelectorAll(".list .row").length === 2`, ""},
+				{"", `document.querySelector(".effect")`, `document.querySelector(".list .row:last-child").click()`},
 				{"/health", `document.querySelector(".health") && document.querySelector(".grid")`, ""},
 				{"/enrol", `document.querySelector("input[inputmode]")`, ""},
 				{"", `document.querySelector("dialog select")`, `document.querySelector("header .stop").click()`},

@@ -45,10 +45,10 @@ func BenchmarkPage(b *testing.B) {
 		w.browse(1280, 800, "light", "")
 
 		// A second visit: the browser runs.
-		w.do(chromedp.Navigate("about:blank"), chromedp.Navigate(w.server.URL+"/#code"))
+		w.do(chromedp.Navigate("about:blank"), chromedp.Navigate(w.link()))
 		w.until(`document.querySelector(".waits .card")`)
 		goal(b, "ms-first-paint", eval[float64](w, `performance.getEntriesByName("first-contentful-paint")[0].startTime`), 400)
-		w.do(chromedp.Navigate("about:blank"), chromedp.Navigate(w.server.URL+"/#code"))
+		w.do(chromedp.Navigate("about:blank"), chromedp.Navigate(w.link()))
 		goal(b, "ms-data", eval[float64](w, `new Promise((done) => { const look = () => document.querySelector(".waits .card") && document.querySelector(".last .row") ? done(performance.now()) : requestAnimationFrame(look); look(); })`), 400)
 
 		goal(b, "ms-record-drawn-p50", drawn(w, alice), 35)

@@ -10,6 +10,7 @@ import (
 func TestScreens(t *testing.T) {
 	w := begin(t, acme)
 	w.people()
+	w.tasks()
 	for _, view := range []struct {
 		name          string
 		width, height int64
@@ -42,8 +43,11 @@ func TestScreens(t *testing.T) {
 		w.until(`[...document.querySelectorAll(".receipt")].length && ![...document.querySelectorAll(".receipt")].some((r) => r.textContent.includes("checking"))`)
 		w.picture("message-" + view.name)
 		w.visit("/tasks")
-		w.until(`document.querySelector(".empty")`)
+		w.until(`document.querySelectorAll(".list .row").length === 2`)
 		w.picture("tasks-" + view.name)
+		w.do(click(".list .row:last-child"))
+		w.until(`document.querySelector(".effect")`)
+		w.picture("task-" + view.name)
 		w.visit("/health")
 		w.until(`document.querySelectorAll(".health").length > 0`)
 		w.picture("health-" + view.name)

@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/task/taskapi"
 )
 
 // replaced is a JSON text with another text in place of each string, but for the members of keep.
@@ -98,8 +99,10 @@ func everyText(t *testing.T, step int) {
 		t.Fatalf("there are %d texts", len(payloads))
 	}
 	w := begin(t, acme)
-	alice := w.people()
-	_ = alice
+	w.people()
+	w.tasks()
+	var tasks taskapi.List
+	w.ask("task.list", nil, &tasks)
 	var held api.ApprovalListResult
 	w.ask("approval.list", nil, &held)
 	var one api.ApprovalSummary
@@ -133,7 +136,7 @@ func everyText(t *testing.T, step int) {
 		w.pushed <- map[string]any{"kind": "status", "status": shown}
 		w.pushed <- map[string]any{"kind": "record", "record": record}
 		w.pushed <- map[string]any{"kind": "request", "approval": row, "why": why, "rank": 0, "like": like}
-		screens := []string{"/now", "/waiting", "/waiting/" + one.ApprovalID, "/messages", "/messages/" + one.DispatchID, "/tasks", "/tasks/x", "/health"}
+		screens := []string{"/now", "/waiting", "/waiting/" + one.ApprovalID, "/messages", "/messages/" + one.DispatchID, "/tasks", "/tasks/" + tasks.Tasks[0].ID, "/health"}
 		names, _ := json.Marshal(screens)
 		for _, found := range eval[[]string](w, inspection+"("+string(names)+", "+quote(oddCharacters)+")") {
 			t.Errorf("text %d: %s", round, found)

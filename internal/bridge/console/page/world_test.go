@@ -53,6 +53,8 @@ type world struct {
 	dir    string
 	daemon *daemon.Daemon
 	server *httptest.Server
+	// link is an address that begins a session.
+	link func() string
 	// answer, if set, replaces the result of a method before the page gets it.
 	answer func(method string, result jsontext.Value) jsontext.Value
 	// pushed are lines for the stream besides those of the daemon.
@@ -66,13 +68,19 @@ type world struct {
 
 func begin(t testing.TB, yaml string) *world {
 	t.Helper()
+	return beginIn(t, func(string) string { return yaml })
+}
+
+// beginIn starts a daemon whose configuration is made for its folder.
+func beginIn(t testing.TB, made func(dir string) string) *world {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "page")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) }) // a browser may still write there
 	w := &world{TB: t, dir: dir, pushed: make(chan any, 1<<16)}
-	if err := os.WriteFile(w.path("ocipd.yaml"), []byte(yaml), 0o600); err != nil {
+	if err := os.WriteFile(w.path("ocipd.yaml"), []byte(made(dir)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	cfg, err := config.Load(config.Options{File: w.path("ocipd.yaml"), Flags: map[string]any{
@@ -95,6 +103,7 @@ func begin(t testing.TB, yaml string) *world {
 		}
 	})
 	w.server = httptest.NewServer(w)
+	w.link = func() string { return w.server.URL + "/#code" }
 	t.Cleanup(func() { w.server.CloseClientConnections(); w.server.Close() })
 	return w
 }
@@ -177,6 +186,16 @@ func (w *world) people() (alice *app) {
 	planner.say("telegram:dave", "Deal. I agree to 1 million\u200b for the licence, payable in two parts.")
 	bob.say("agent:alice:main", "What is the state of the snapshot?")
 	return alice
+}
+
+// tasks are two tasks, one with an effect on the world.
+func (w *world) tasks() {
+	w.Helper()
+	const spec = "## Goal\nInvoices as CSV.\n## Scope\n- GET /invoices.csv\n## Non-goals\n- none\n## Inputs\n- none\n## Outputs\n- out.txt\n## Acceptance criteria\n- `go test ./export` exits with 0\n## Risks\n- quotes in names\n"
+	w.ask("task.create", map[string]any{"title": "Export invoices as CSV", "spec_markdown": spec, "workspace": "export", "initial_phase": "spec_review", "effects": []any{
+		map[string]any{"idempotency_key": "deploy", "side_effect_kind": "deployment", "requested_action": "Deploy the export to production.", "params": map[string]any{"to": "production"}},
+	}}, nil)
+	w.ask("task.create", map[string]any{"title": "Draft the release notes", "spec_markdown": spec, "workspace": "notes", "initial_phase": "spec_draft"}, nil)
 }
 
 // headers are those of every answer of the process.
@@ -394,7 +413,7 @@ func (w *world) browse(width, height int64, scheme, hash string) {
 		_, err := chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
 		return err
 	}))
-	w.do(chromedp.Navigate("about:blank"), chromedp.Navigate(w.server.URL+"/#code"))
+	w.do(chromedp.Navigate("about:blank"), chromedp.Navigate(w.link()))
 	w.until(`document.querySelector("header.top .live:not(.gone)")?.textContent === "live"`)
 	if hash != "" {
 		w.visit(hash)

@@ -64,7 +64,7 @@ function App() {
       <a class="brand" href="#/now">ocipd{s?.audit?.log && <small><Text s={s.audit.log} /></small>}</a>
       <nav class="tabs" aria-label="Screens">{SCREENS.map(([k, name, mark], i) => <a href={"#/" + k} class={"tab" + (here.screen === k ? " on" : "")} aria-current={here.screen === k ? "page" : undefined} title={"key " + (i + 1)}><i aria-hidden="true">{mark}</i><span>{name}</span>{k === "waiting" && total.value > 0 && <b class="n">{total.value > 999 ? "999+" : count(total.value)}</b>}</a>)}</nav>
       <span class={"live" + (live ? "" : " gone")} role="status"><i aria-hidden="true" />{live ? "live" : since ? "gone since " + clock(since) : "connecting"}</span>
-      <span class="person" title="Your decisions are recorded under this name, or the name of your passkey."><Text s={person.value} /></span>
+      <a class="person" href="#/enrol" title="Your decisions are recorded under this name, or the name of your passkey. Add a passkey here."><Text s={person.value} /></a>
       <button class="stop" onClick={() => setStopping(true)}><i aria-hidden="true">■</i> Stop</button>
     </header>
     <Paused />

@@ -95,7 +95,7 @@ function Decide({ a, shown, decision, close, done, stale }) {
       <label>Note for the record<input autofocus maxLength={1024} value={note} onInput={(e) => setNote(e.target.value)} /></label>
       {texts?.text && <details><summary>The text that is signed</summary><pre class="signed" tabIndex={0}><Text s={texts.text} lines /></pre></details>}
       <Fault e={error} />
-      {texts && !here && <div class="fallback"><p>{texts.signature ? "No passkey of this page may decide. Decide in a terminal, or enrol one." : "Clicks alone decide nothing here. Decide in a terminal:"}</p>{command && <Copy text={command} />}{texts.signature && <a href={link("enrol")}>Enrol a passkey</a>}</div>}
+      {texts && !here && <div class="fallback"><p>{texts.signature ? "No passkey of this page may decide. Decide in a terminal, or add one:" : "Clicks alone decide nothing here. Decide in a terminal:"}</p>{command && <Copy text={command} />}{texts.signature && <a href={link("enrol")}>Add a passkey</a>}</div>}
       {texts && here && <p class="muted small">Recorded as <b><Text s={texts.as || person.value} /></b>{texts.credentials?.length ? ", signed by your passkey" : ", without a signature"}. {command && <span>In a terminal: <code><Text s={command} /></code></span>}</p>}
       <div class="actions"><button type="button" onClick={close}>Cancel</button>
         {(!texts || here) && <button class={decision === "deny" ? "danger" : "primary"} disabled={!ready || busy || !daemon.value.live}>{busy ? "Waiting for your key…" : texts?.credentials?.length ? TITLES[decision] + " with passkey" : TITLES[decision]}</button>}</div>

@@ -16,7 +16,7 @@ export function Enrol() {
       setLine((await ask("/enrol", { code, ...made })).line || "The terminal has the line of your key.");
     } catch (err) { setError(err); }
   };
-  return <section class="screen"><h1>Enrol a passkey</h1><div class="panel">
+  return <section class="screen"><h1>Add a passkey</h1><div class="panel">
     <p>Run this in a terminal. It shows six digits, and writes the line of your key.</p><Copy text="ocipd console enrol" />
     <form onSubmit={start}><label>The six digits<input inputMode="numeric" pattern="[0-9]{6}" required autoComplete="off" value={code} onInput={(e) => setCode(e.target.value)} /></label>
       <Fault e={error} />{line && <p class="said" role="status"><Text s={line} lines /></p>}

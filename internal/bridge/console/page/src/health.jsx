@@ -16,7 +16,7 @@ export function Health() {
   const queue = useLoad(() => call("queue.list", { limit: 100 }), [tick]), grants = useLoad(() => call("grant.list", {}), [tick, round]), contacts = useLoad(() => call("contact.list", { limit: 100 }), [tick]);
   const s = status.value, ordered = lines.filter(bad).concat(lines.filter((l) => !bad(l)));
   const revoke = async (id) => { try { await call("grant.revoke", { grantId: id }); setFault(null); setRound(round + 1); } catch (e) { setFault(e); } };
-  return <section class="screen health-screen" aria-label="Health"><div class="bar"><h1>Health</h1><Copy text="ocipd doctor" /></div>
+  return <section class="screen health-screen" aria-label="Health"><div class="bar"><h1>Health</h1><Copy text="ocipd doctor" /><a class="add" href="#/enrol">Add a passkey</a></div>
     <div class="grid">
       <section class="panel wide"><h2>Checks</h2><Fault e={error} />{ordered.map((l) => <Line l={l} />)}{!loaded && !error && <p class="muted">Looking…</p>}</section>
       {s && <section class="panel"><h2>The daemon</h2>
