@@ -202,6 +202,26 @@ func TestCarrier(t *testing.T) {
 	}
 }
 
+// TestCarrierSaysWhatIsWrong has the carrier say in one line that a socket is not named, that no daemon
+// listens, and that another carrier runs.
+func TestCarrierSaysWhatIsWrong(t *testing.T) {
+	needs(t, "python3")
+	a, b := serveAgent(t, "carrier/alice.yaml"), serveAgent(t, "carrier/bob.yaml")
+	says := func(want string, args ...string) {
+		t.Helper()
+		c := a.command("python3", append([]string{"carrier/carrier.py"}, args...)...)
+		var said strings.Builder
+		c.Stderr = &said
+		if err := c.Run(); err == nil || !strings.HasPrefix(said.String(), want) || strings.Count(said.String(), "\n") != 1 {
+			t.Errorf("%q: %v\n%s", args, err, said.String())
+		}
+	}
+	says("want the kernel sockets of both", a.socket)
+	says("ocipd does not answer on /nonexistent/kernel.sock (", a.socket, "/nonexistent/kernel.sock")
+	a.carrier(b)
+	says("CONFLICT: app @example/takes is connected already", a.socket, b.socket)
+}
+
 // TestCarrierWithoutRight has a daemon whose configuration lets nobody carry the sender's envelopes
 // refuse the message by its code. The sender's log has that it did not arrive.
 func TestCarrierWithoutRight(t *testing.T) {

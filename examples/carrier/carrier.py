@@ -4,13 +4,16 @@
 carrier.py FROM TO, the kernel sockets of both: a message to link:bob at FROM reaches agent bob at TO.
 Answers need a second carrier: carrier.py TO FROM.
 """
-import json, socket, sys, time, uuid
+import json, signal, socket, sys, time, uuid
 
 
 class Ocipd:
     def __init__(self, path, app, **capabilities):
         link = socket.socket(socket.AF_UNIX)
-        link.connect(path)
+        try:
+            link.connect(path)
+        except OSError as error:
+            sys.exit(f"ocipd does not answer on {path} ({error.strerror or error}); start it: ocipd serve")
         self.lines, self.out = link.makefile("rb"), link.makefile("wb")
         self.token, self.events = None, []
         self.token = self.must("app.register", manifest={
@@ -39,15 +42,7 @@ class Ocipd:
         return json.loads(line)
 
 
-source, to = Ocipd(sys.argv[1], "@example/takes", channels={"provides": ["link"]}), Ocipd(sys.argv[2], "@example/brings")
-to.must("app.ready")
-source.must("capability.register", type="channel", config={"channelId": "link"})
-source.must("app.ready")
-print("ready", flush=True)
-while True:
-    event = source.events.pop(0) if source.events else source.next()
-    if event["event"] != "hook:message_sending":
-        continue
+def carry(event):
     message, receipt = event["payload"]["data"], {"delivered": True}
     try:
         brought = to.ask("agent.queue", sessionKey=f"agent:{message['target']}:main", text=message["content"],
@@ -61,3 +56,20 @@ while True:
     print(message["target"], "carried" if receipt["delivered"] else f"refused: {receipt['error']}: {error['message']}", flush=True)
     if receipt.get("error") == "NO_ANSWER":
         sys.exit(1)  # further messages wait at FROM for the next start
+
+
+if len(sys.argv) != 3:
+    sys.exit("want the kernel sockets of both: carrier.py FROM TO")
+signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends it at once
+try:
+    source, to = Ocipd(sys.argv[1], "@example/takes", channels={"provides": ["link"]}), Ocipd(sys.argv[2], "@example/brings")
+    to.must("app.ready")
+    source.must("capability.register", type="channel", config={"channelId": "link"})
+    source.must("app.ready")
+    print("ready", flush=True)
+    while True:
+        event = source.events.pop(0) if source.events else source.next()
+        if event["event"] == "hook:message_sending":
+            carry(event)
+except ConnectionError as gone:
+    sys.exit(str(gone))
