@@ -347,7 +347,7 @@ func TestBeginnersFaults(t *testing.T) {
 				ends(p.command(bot[0], append(slices.Clone(bot[1:]), "--networks")...), 0, "sending failed: not sent: the variable "+missing+" is not set\n", session+":4711 How far is the review?")
 			}
 			ends(p.command(bot[0], append(slices.Clone(bot[1:]), "--networks")...), 0, "sending failed: not sent: there is no network ", "fax:4711 How far is the review?")
-			says(p, 0, "refused telegram:4711: FORBIDDEN: app @example/other speaks for no agent; bind one with agents[].app", "BOT_APP=@example/other")
+			says(p, 0, "refused telegram:4711: FORBIDDEN: app @example/other speaks for no agent; name it in agents[].app, or add an agent: ocipd config add-agent ID --app @example/other\n", "BOT_APP=@example/other")
 			in, lines, err := os.Pipe()
 			if err != nil {
 				t.Fatal(err)

@@ -204,7 +204,7 @@ func (d *Directory) Sender(app, named string, member ...string) (*Agent, error) 
 	}
 	switch {
 	case len(mine) == 0:
-		return nil, fmt.Errorf("app %s speaks for no agent; bind one with agents[].app in the configuration", app)
+		return nil, fmt.Errorf("app %[1]s speaks for no agent; name it in agents[].app, or add an agent: ocipd config add-agent ID --app %[1]s", app)
 	case named == "" && len(mine) == 1:
 		return mine[0], nil
 	case named == "":
