@@ -1,6 +1,9 @@
 package hook
 
-import "github.com/openclawos/ocipd/internal/bridge/toolgate"
+import (
+	"github.com/openclawos/ocipd/internal/bridge/toolgate"
+	"github.com/openclawos/ocipd/internal/ocip/directory"
+)
 
 // Answers of runtimes that have the form of Claude Code.
 var (
@@ -31,7 +34,7 @@ const hookWait = 300
 // Sources: each runtime's own documentation of its hooks, and trials of the version in Run.
 var table = []Row{
 	{
-		Name: "claude-code", Title: "Claude Code", Program: "claude", Least: [3]int{2, 1, 330}, Run: "2.1.330",
+		Name: "claude-code", Title: directory.TitleOf("claude"), Program: "claude", Least: [3]int{2, 1, 330}, Run: "2.1.330",
 		Events: []Event{
 			{Name: toolgate.Before, Means: toolgate.Before, Answers: claudeBefore},
 			{Name: toolgate.Permission, Means: toolgate.Permission, Answers: claudePrompt},
@@ -46,7 +49,7 @@ var table = []Row{
 		Off:   []string{"`--bare`, `--safe-mode`, `CLAUDE_CODE_SIMPLE=1`, `disableAllHooks`"},
 	},
 	{
-		Name: "codex", Title: "Codex", Program: "codex", Least: [3]int{0, 169, 0}, Run: "0.169.0",
+		Name: "codex", Title: directory.TitleOf("codex"), Program: "codex", Least: [3]int{0, 169, 0}, Run: "0.169.0",
 		Events: []Event{
 			{Name: toolgate.Before, Means: toolgate.Before, Answers: codexBefore},
 			{Name: toolgate.Permission, Means: toolgate.Permission, Answers: claudePrompt},
@@ -58,7 +61,7 @@ var table = []Row{
 		Off:   []string{"`features.hooks = false`, `--disable hooks`"},
 	},
 	{
-		Name: "gemini", Title: "Gemini CLI", Program: "gemini", Least: [3]int{0, 61, 0}, Run: "0.61.0",
+		Name: "gemini", Title: directory.TitleOf("gemini"), Program: "gemini", Least: [3]int{0, 61, 0}, Run: "0.61.0",
 		Events: []Event{{Name: "BeforeTool", Means: toolgate.Before, Answers: map[string]Answer{
 			toolgate.Allow: {Out: "{}"}, toolgate.Leave: {Out: "{}"},
 			toolgate.Deny: {Out: `{"decision":"deny","reason":"$reason"}`},
@@ -77,7 +80,7 @@ var table = []Row{
 		Off: []string{"`hooksConfig.enabled: false` and `hooksConfig.disabled`, also in a project's `.gemini/settings.json`; `/hooks disable-all`, a folder without trust"},
 	},
 	{
-		Name: "copilot", Title: "Copilot CLI", Program: "copilot", Least: [3]int{1, 0, 102}, Run: "1.0.102",
+		Name: "copilot", Title: directory.TitleOf("copilot"), Program: "copilot", Least: [3]int{1, 0, 102}, Run: "1.0.102",
 		Events: []Event{{Name: "preToolUse", Means: toolgate.Before, Answers: map[string]Answer{
 			toolgate.Allow: {Out: "{}"}, toolgate.Leave: {Out: "{}"},
 			toolgate.Deny: {Out: `{"permissionDecision":"deny","permissionDecisionReason":"$reason"}`},
@@ -93,7 +96,7 @@ var table = []Row{
 		Off:   []string{"`disableAllHooks` in the file of the hook, `~/.copilot/hooks/ocipd.json`"},
 	},
 	{
-		Name: "cursor", Title: "Cursor", Program: "cursor-agent",
+		Name: "cursor", Title: directory.TitleOf("cursor-agent"), Program: "cursor-agent",
 		Events: []Event{{Name: "preToolUse", Means: toolgate.Before, Answers: map[string]Answer{
 			toolgate.Allow: {Out: `{"permission":"allow"}`}, toolgate.Leave: {Out: `{"permission":"allow"}`},
 			toolgate.Deny: {Out: `{"permission":"deny","user_message":"$reason","agent_message":"$reason"}`},
@@ -106,7 +109,7 @@ var table = []Row{
 		Off:   []string{"its entry in `~/.cursor/hooks.json`"},
 	},
 	{
-		Name: "goose", Title: "Goose", Program: "goose",
+		Name: "goose", Title: directory.TitleOf("goose"), Program: "goose",
 		Events: []Event{{Name: "PreToolUse", Means: toolgate.Before, Answers: map[string]Answer{
 			toolgate.Allow: {Out: `{"decision":"allow"}`}, toolgate.Leave: {Out: `{"decision":"allow"}`},
 			toolgate.Deny: {Out: `{"decision":"block","reason":"$reason"}`},

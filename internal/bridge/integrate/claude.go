@@ -15,12 +15,13 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/base/durable"
 	"github.com/openclawos/ocipd/internal/bridge/toolgate"
+	"github.com/openclawos/ocipd/internal/ocip/directory"
 )
 
 // claudeCode keeps the servers of all projects in one file of its user. ocipd does not
 // change a project's .mcp.json, because everybody on the project shares it.
 var claudeCode = &Runtime{
-	Name: "claude-code", Title: "Claude Code", Program: "claude",
+	Name: "claude-code", Title: directory.TitleOf("claude"), Program: "claude",
 	files: claudeFiles,
 	read:  readClaude,
 	gates: claudeGates, managed: claudeManaged, switches: claudeSwitches, Canary: tryCommands,

@@ -8,12 +8,13 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/openclawos/ocipd/internal/ocip/directory"
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
 // codex keeps its servers in the tables mcp_servers.NAME of its configuration.
 var codex = &Runtime{
-	Name: "codex", Title: "Codex", Program: "codex",
+	Name: "codex", Title: directory.TitleOf("codex"), Program: "codex",
 	Open: []string{
 		typedOpen,
 		codeOpen,

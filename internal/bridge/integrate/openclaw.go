@@ -20,6 +20,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/integrations"
 	"github.com/openclawos/ocipd/internal/base/durable"
+	"github.com/openclawos/ocipd/internal/ocip/directory"
 )
 
 // GatewayApp is the app that speaks for the agents of OpenClaw's Gateway.
@@ -33,7 +34,7 @@ const (
 
 // openClaw is gated by ocipd's plugin in its Gateway, not by MCP servers.
 var openClaw = &Runtime{
-	Name: "openclaw", Title: "OpenClaw", Program: openClawProgram,
+	Name: "openclaw", Title: directory.TitleOf(openClawProgram), Program: openClawProgram,
 	Open: []string{
 		"agents with another harness than OpenClaw's own: the tools of that harness",
 		"shells and other tools that can reach the network (tools: enforce of ocipd's configuration decides about calls of them, not about what they do then)",

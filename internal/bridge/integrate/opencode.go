@@ -17,13 +17,14 @@ import (
 	"github.com/openclawos/ocipd/integrations"
 	"github.com/openclawos/ocipd/internal/base/durable"
 	"github.com/openclawos/ocipd/internal/bridge/settingsfile"
+	"github.com/openclawos/ocipd/internal/ocip/directory"
 )
 
 // openCode asks by a plugin in a folder that it reads with any settings. If a project's settings put
 // another server in the place of one behind the proxy, the plugin asks about that server's calls as
 // calls of tools.
 var openCode = &Runtime{
-	Name: "opencode", Title: "OpenCode", Program: "opencode",
+	Name: "opencode", Title: directory.TitleOf("opencode"), Program: "opencode",
 	Open: []string{
 		"an opencode that is started with --pure or OPENCODE_PURE, or with another XDG_CONFIG_HOME: it does not load the plugin",
 		"what other plugins, and the language servers and formatters of a project's settings, do by themselves: that is no call of a tool",

@@ -23,6 +23,15 @@ func Programs() []Program {
 	}
 }
 
+// TitleOf returns the name for people of the program that a command starts, "" if it is not known.
+func TitleOf(command string) string {
+	list := Programs()
+	if i := slices.IndexFunc(list, func(p Program) bool { return p.Command == command }); i >= 0 {
+		return list[i].Name
+	}
+	return ""
+}
+
 // RuntimeOf returns the name of the program that runs an app's agents, "" if it is not known.
 func RuntimeOf(app string) string {
 	list := Programs()
