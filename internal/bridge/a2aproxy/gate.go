@@ -15,12 +15,8 @@ import (
 	"github.com/openclawos/ocipd/internal/bridge/toolmap"
 )
 
-// askEvery is the longest interval between questions for people's decisions, and settled how
-// long an approved message is left to the session that asked for it.
-const (
-	askEvery = 15 * time.Second
-	settled  = 2 * time.Second
-)
+// askEvery is the longest interval between questions for people's decisions.
+const askEvery = 15 * time.Second
 
 // gate asks the daemon for an agent.
 type gate struct {

@@ -105,47 +105,17 @@ func (l *late) end(doc *node, no *gatelink.Refusal) {
 	})
 }
 
-// release sends approved messages of this agent and peer, from any session: this session's at
-// once, those of others after a delay.
+// release sends approved messages of this agent and peer.
 func (p *Proxy) release() {
-	since, taken := make(map[string]time.Time), make(map[string]bool)
-	for {
-		changed, _ := p.o.Link.News()
-		next := askEvery
-		var list api.RedeemableResult
-		p.o.Link.Settle(p.ended)
-		if err := p.o.Link.Call(p.ended, "agent.redeemable", nil, &list); err != nil {
-			list.Approvals = nil
-		}
-		for _, one := range list.Approvals {
-			p.mu.Lock()
-			waits := p.waits[one.ApprovalID]
-			p.mu.Unlock()
-			if one.Origin != p.o.Origin || waits || taken[one.ApprovalID] {
-				continue
-			}
-			now := p.o.Now()
-			if since[one.ApprovalID].IsZero() {
-				since[one.ApprovalID] = now
-			}
-			if left := settled - now.Sub(since[one.ApprovalID]); left > 0 && p.lateOf(one.ApprovalID) == nil {
-				next = min(next, left)
-				continue
-			}
-			taken[one.ApprovalID] = true
-			p.work.Go(func() { p.sendApproved(one.ApprovalID) })
-		}
-		p.settleLate()
-		again := time.NewTimer(next)
-		select {
-		case <-p.ended.Done():
-			again.Stop()
-			return
-		case <-changed:
-		case <-again.C:
-		}
-		again.Stop()
-	}
+	p.o.Link.Release(p.ended, func(r *api.Redeemable) gatelink.Claim {
+		p.mu.Lock()
+		waits := p.waits[r.ApprovalID]
+		p.mu.Unlock()
+		return gatelink.Claim{Ours: r.Origin == p.o.Origin && !waits, Own: p.lateOf(r.ApprovalID) != nil, Send: func() bool {
+			p.work.Go(func() { p.sendApproved(r.ApprovalID) })
+			return true
+		}}
+	}, p.settleLate)
 }
 
 // lateOf is the late request that waits for an approval.

@@ -281,6 +281,65 @@ func (l *Link) Close() {
 	}
 }
 
+// askEvery is the longest interval between questions for approved messages, and settled how long
+// one is left to the session that asked for it.
+const (
+	askEvery = 15 * time.Second
+	settled  = 2 * time.Second
+)
+
+// Claim says what a proxy does about an approved message.
+type Claim struct {
+	// Ours is set if this proxy may send the message. Own is set if its own session asked for it, and
+	// nobody waits for it any more: then no other session is given time.
+	Ours, Own bool
+	// Send takes the message and begins to send it. If it returns false, the message is tried again.
+	Send func() bool
+}
+
+// Release sends approved messages of the agent, from any session, until the context ends: those that
+// its own session asked for at once, those of others after a delay. It calls after when it has gone
+// through all.
+func (l *Link) Release(ctx context.Context, about func(*api.Redeemable) Claim, after func()) {
+	since, taken := make(map[string]time.Time), make(map[string]bool)
+	for {
+		changed, _ := l.News()
+		next := askEvery
+		var list api.RedeemableResult
+		l.Settle(ctx)
+		if err := l.Call(ctx, "agent.redeemable", nil, &list); err != nil {
+			list.Approvals = nil
+		}
+		for i := range list.Approvals {
+			id := list.Approvals[i].ApprovalID
+			claim := about(&list.Approvals[i])
+			if !claim.Ours || taken[id] {
+				continue
+			}
+			now := l.Now()
+			if since[id].IsZero() {
+				since[id] = now
+			}
+			if left := settled - now.Sub(since[id]); left > 0 && !claim.Own {
+				next = min(next, left)
+				continue
+			}
+			// After a failure, this proxy does not try it again.
+			taken[id] = claim.Send()
+		}
+		after()
+		again := time.NewTimer(next)
+		select {
+		case <-ctx.Done():
+			again.Stop()
+			return
+		case <-changed:
+		case <-again.C:
+		}
+		again.Stop()
+	}
+}
+
 // Refusal is why a message is not sent, in words for a model.
 type Refusal struct{ Code, Reason string }
 

@@ -22,8 +22,6 @@ const (
 	// askEvery is the longest interval between questions for people's decisions. The daemon
 	// sends events too, but none when a pause ends.
 	askEvery = 15 * time.Second
-	// settled is how long an approved message is reserved for the session that asked for it.
-	settled = 2 * time.Second
 	// sendTime bounds the server's answer to a call of the proxy itself.
 	sendTime = time.Minute
 )
@@ -385,47 +383,19 @@ func (p *proxy) again(a *asked) {
 // release sends approved messages of this agent and server, from any session: this
 // session's at once, those of others after a delay.
 func (p *proxy) release() {
-	since, taken := make(map[string]time.Time), make(map[string]bool)
 	var sending sync.WaitGroup
 	defer sending.Wait()
-	for {
-		changed, _ := p.o.Link.News()
-		next := askEvery
-		var list api.RedeemableResult
-		p.o.Link.Settle(p.ended)
-		if err := p.o.Link.Call(p.ended, "agent.redeemable", nil, &list); err != nil {
-			list.Approvals = nil
-		}
-		for _, r := range list.Approvals {
-			whose := p.owns(r.ApprovalID)
-			account, sends := p.sendsFor(r.Origin)
-			if !sends || whose == ownWaits || taken[r.ApprovalID] {
-				continue
-			}
-			now := p.o.Now()
-			if since[r.ApprovalID].IsZero() {
-				since[r.ApprovalID] = now
-			}
-			if left := settled - now.Sub(since[r.ApprovalID]); left > 0 && whose != ownAnswered {
-				next = min(next, left)
-				continue
-			}
-			if d := p.redeemed(r.ApprovalID); d != nil {
-				// After a failure, this session does not try it again.
-				taken[r.ApprovalID] = true
+	p.o.Link.Release(p.ended, func(r *api.Redeemable) gatelink.Claim {
+		whose := p.owns(r.ApprovalID)
+		account, sends := p.sendsFor(r.Origin)
+		return gatelink.Claim{Ours: sends && whose != ownWaits, Own: whose == ownAnswered, Send: func() bool {
+			d := p.redeemed(r.ApprovalID)
+			if d != nil {
 				sending.Go(func() { p.sendApproved(d, account) })
 			}
-		}
-		again := time.NewTimer(next)
-		select {
-		case <-p.ended.Done():
-			again.Stop()
-			return
-		case <-changed:
-		case <-again.C:
-		}
-		again.Stop()
-	}
+			return d != nil
+		}}
+	}, func() {})
 }
 
 // sendsFor reports whether this server sends the messages of an origin, and through which account.
