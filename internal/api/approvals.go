@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/ocip/opinion"
 )
 
 // The states of an approval. All but pending are final.
@@ -122,10 +123,7 @@ type ApprovalSummary struct {
 	// Reasons are all grounds for which the message was held, the likeliest first; Code and Reason
 	// are those of the first rule. It is empty for other requests.
 	Reasons []ocip.Ground `json:"reasons,omitempty" doc:"Every rule that holds the message: first a commitment, then the other rules in their order, last a commitment with the likelihood low. code and reason are those of the first rule. likelihood (high, medium or low) and chance, the estimate in percent, order requests; they are absent if no words hold the message, or if it is a commitment for certain."`
-	// The guess, one of high, medium and low, is how likely a message that is held for its words
-	// binds somebody. It is empty if no guess holds the message, and for messages from before the
-	// guesses.
-	ocip.Guess
+	opinion.Estimate
 	// Approvable is false if the message can only be denied, resolved or taken over; Blocked says
 	// why.
 	Approvable bool   `json:"approvable" doc:"false if the message can only be denied, resolved or taken over; blocked has the reason."`
@@ -133,6 +131,12 @@ type ApprovalSummary struct {
 	// Needed is how many people must approve, Given how many have.
 	Needed int `json:"needed"`
 	Given  int `json:"given"`
+}
+
+// Judgeable reports whether a model may be asked about a request: a message that waits for one person,
+// for guesses about its words alone.
+func (a *ApprovalSummary) Judgeable() bool {
+	return a.Kind == ApprovalOfMessage && a.State == ApprovalPending && a.Approvable && a.Needed <= 1 && a.Given == 0 && a.Opinion == nil && opinion.Askable(a.Reasons)
 }
 
 // Grounds are all grounds for which a request waits, the likeliest first.
@@ -250,8 +254,8 @@ type Asking struct {
 	Via string `json:"via,omitzero" doc:"console if a page called for a person."`
 	// Client is the process that asked the program.
 	Client *ClientProcess `json:"client,omitempty" doc:"The process that asked, such as the browser."`
-	// Proof is none for a decision that nothing but the process proves.
-	Proof string `json:"proof,omitzero" doc:"none if the decision was a click (console.decide: session)."`
+	// Proof is none for a decision that nothing but the process proves, and judge for a model's.
+	Proof string `json:"proof,omitzero" doc:"none if the decision was a click (console.decide: session), judge if the operator's model took it (ocip.judge.may: release)."`
 }
 
 // ViaConsole and ProofNone are the words of [Asking].

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -22,6 +23,8 @@ type Rules struct {
 	Signers Signers
 	// KeepContent keeps the shown text after the decision.
 	KeepContent bool
+	// Judge is the operator's model, nil if none is asked.
+	Judge *Judge
 	// Subject finds the subject of a request.
 	Subject func(*Request) (Subject, error)
 }
@@ -53,6 +56,10 @@ type Decision struct {
 	// Answer is the result of the subject's [Unanswered], nil if there was none.
 	Answer any
 
+	// proof has the members of a record that says by which answer a model decides, nil if a person
+	// does.
+	proof map[string]any
+
 	decider *Decider
 	subject Subject
 	was     string // the request's state before
@@ -81,20 +88,8 @@ type Unanswered func(context.Context) (answer any, err error)
 func (Unanswered) Error() string { return "others have to be asked before this is released" }
 
 // Resolve takes a person's decision about a request, at most once.
-func (c *Decider) Resolve(ctx context.Context, peer api.Peer, p *api.ApprovalResolveParams) (result api.ApprovalResolveResult, err error) {
-	var answer any
-	// The second attempt asks the same question, unless the request has changed.
-	for range 3 {
-		result, err = c.resolve(ctx, peer, p, answer)
-		ask, unanswered := errors.AsType[Unanswered](err)
-		if !unanswered {
-			return result, err
-		}
-		if answer, err = ask(ctx); err != nil {
-			return api.ApprovalResolveResult{}, err
-		}
-	}
-	return api.ApprovalResolveResult{}, api.Obstacle{}.Conflict(api.ApprovalStale, "what would be sent changed while others were asked about it: look again")
+func (c *Decider) Resolve(ctx context.Context, peer api.Peer, p *api.ApprovalResolveParams) (api.ApprovalResolveResult, error) {
+	return answered(ctx, func(answer any) (api.ApprovalResolveResult, error) { return c.resolve(ctx, peer, p, answer) })
 }
 
 // resolve takes a decision, with the answer that was needed before, if there is one.
@@ -393,7 +388,7 @@ func (d *Decision) AskAnew(change func() error, objection string) error {
 func (d *Decision) askAnew(changed []api.ApprovalChange, message string) error {
 	r, sees := d.Request, d.subject.Shown()
 	r.Changed = changed
-	r.Approvals, r.Given = nil, 0
+	r.Approvals, r.Given, r.Opinion = nil, 0, nil
 	r.Anew++
 	r.name(sees)
 	if err := d.decider.keepWaiting(d, "asked_anew"); err != nil {
@@ -413,6 +408,7 @@ func (c *Decider) keepWaiting(d *Decision, event string) error {
 	}
 	record := c.record(d.subject, event)
 	record.Details = Details(&d.By)
+	maps.Copy(record.Details, d.proof)
 	record.Details["digest"], record.Details["given"], record.Details["needed"] = r.Digest, r.Given, r.Needed
 	if d.By.Signature != "" {
 		record.Details["signedText"] = api.SignedNote(d.text(), d.Note)
@@ -545,6 +541,10 @@ func (d *Decision) Conclude(state string, data jsontext.Value) error {
 	record := c.record(d.subject, state)
 	record.Details = Details(&d.By)
 	record.Details["digest"], record.Outcome = r.Digest, d.Outcome
+	if d.proof != nil {
+		maps.Copy(record.Details, d.proof)
+		record.PolicyApplied, record.PolicyResult = byJudge, string(ocip.Allow)
+	}
 	if d.Grant != "" {
 		record.Details["grantId"] = d.Grant
 	}
@@ -582,5 +582,10 @@ func (d *Decision) Conclude(state string, data jsontext.Value) error {
 func (r *Request) forget() {
 	r.Forgotten = true
 	r.Content, r.Summary, r.Salt, r.Sending, r.Own, r.Extracts = "", "", "", nil, nil, nil
+	if r.Opinion != nil {
+		// It can quote the text.
+		told := *r.Opinion
+		told.Reason, r.Opinion = "", &told
+	}
 	r.Changed = slices.DeleteFunc(slices.Clone(r.Changed), func(c api.ApprovalChange) bool { return c.Field == changedSending })
 }

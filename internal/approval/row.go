@@ -12,6 +12,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/ocip/opinion"
 	"github.com/openclawos/ocipd/internal/store"
 )
 
@@ -50,7 +51,7 @@ type head struct {
 	ExpiresAt            int64             `json:"expires_at"`
 	DecidedAt            int64             `json:"decided_at,omitzero"`
 	Reasons              []ocip.Ground     `json:"reasons,omitempty"`
-	ocip.Guess
+	opinion.Estimate
 	Approvable bool   `json:"approvable,omitzero"`
 	Blocked    string `json:"blocked,omitzero"`
 	Needed     int    `json:"needed"`

@@ -45,6 +45,14 @@ type Exclusive interface {
 	MayApprove(ctx context.Context, by *api.ApprovalDecision) error
 }
 
+// Judged is a [Subject] that an operator's model may release. Judge does so as the current state has
+// it, like Release, and reports false without any effect if the subject waits for more than a guess
+// about its words.
+type Judged interface {
+	Subject
+	Judge(ctx context.Context, d *Decision) (released bool, err error)
+}
+
 // Revocable is a [Subject] whose release is kept until somebody fetches it. Until then, a person
 // can revoke it.
 type Revocable interface {
@@ -146,7 +154,7 @@ func Details(by *api.ApprovalDecision) map[string]any {
 			details[name] = value
 		}
 	}
-	if by.By != byExpiry && by.By != ByRestoration {
+	if by.By != byExpiry && by.By != ByRestoration && by.By != byJudge {
 		details["uid"] = by.UID
 	}
 	if by.Exchange != nil {

@@ -18,6 +18,8 @@
 //     table of runtimes, and asks the user's resident gate, which it starts
 //   - integrate: puts the MCP servers of agent runtimes behind the proxy and the plugin
 //     into OpenClaw, undoes that, tests the gates, and reports changes by others
+//   - judge: asks an operator's model whether held messages commit anybody, and takes its
+//     answers to the daemon
 //   - legacy: reads the files of a project of the protocol's first version, for `ocipd task import`
 //   - lobster: has Lobster run a workflow for an effect, and answers its gate with the
 //     daemon's decision

@@ -133,6 +133,7 @@ func (c *Config) checkPeople(p *problems) {
 	p.word(ocip.Key("same_owner"), "enforcement", c.OCIP.SameOwner, "enforce", "record")
 	p.word(ocip.Key("look_alike"), "answer", c.OCIP.LookAlike, "hold", "deny", "allow")
 	p.word(ocip.Key("inbound").Key("unannotated"), "way", c.OCIP.Inbound.Unannotated, "bind", "human", "refuse")
+	c.checkJudge(p)
 }
 
 func (c *Config) checkAccess(p *problems) {

@@ -226,6 +226,7 @@ type OCIP struct {
 	// a directory entry: hold, deny or allow.
 	LookAlike string  `yaml:"look_alike"`
 	Inbound   Inbound `yaml:"inbound"`
+	Judge     Judge   `yaml:"judge"`
 }
 
 // Chain bounds causal chains: how far one message may lead to others between agents, see
@@ -458,6 +459,7 @@ func Default() *Config {
 			SameOwner:             "enforce",
 			LookAlike:             "hold",
 			Inbound:               Inbound{Unannotated: "bind"},
+			Judge:                 Judge{Timeout: 10 * time.Second, May: JudgeAnnotates},
 		},
 		Approvals: Approvals{MaxOpen: 100, ExpiresAfter: 24 * time.Hour, Required: 1, Notify: Notify{Desktop: true}},
 		Console:   Console{Decide: DecidePasskey},

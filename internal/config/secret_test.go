@@ -22,7 +22,7 @@ func open() []string {
 		"agents.max_classification_unknown", "agents.keywords", "agents.media", "agents.tools", "agents.disclosure_text", "tools", "directory.members",
 		"access.apps.channels", "access.apps.intercepts", "access.apps.observes", "access.apps.tenants", "access.apps.carries",
 		"access.channels.address", "access.channels.case", "access.channels.rendering",
-		"ocip.unknown.commitments", "ocip.unknown.first_contact", "ocip.person.commitments", "ocip.person.first_contact", "ocip.look_alike", "ocip.same_owner", "ocip.unknown.keywords", "ocip.person.keywords", "ocip.inbound.unannotated",
+		"ocip.unknown.commitments", "ocip.unknown.first_contact", "ocip.person.commitments", "ocip.person.first_contact", "ocip.look_alike", "ocip.same_owner", "ocip.judge.url", "ocip.judge.model", "ocip.judge.may", "ocip.unknown.keywords", "ocip.person.keywords", "ocip.inbound.unannotated",
 		"directory.kind", "directory.instance_id", "directory.user_id", "directory.org_unit", "directory.tenant_id", "directory.accepts", "directory.sessions",
 		"ocip.default_classification", "ocip.default_exchange_type", "ocip.disclosure", "ocip.disclosure_text", "ocip.commitment.match", "ocip.commitment.enforcement",
 		"ocip.commitment.families", "ocip.commitment.keywords", "ocip.content.patterns.name", "ocip.content.patterns.regexp", "ocip.content.patterns.level", "ocip.content.personal", "ocip.chain.enforcement",

@@ -123,6 +123,7 @@ func knock(t *testing.T, h *harness, part, id string) {
 		"approval.resolve": {"approvalId": id, "decision": api.DecideDeny},
 		"exchange.resolve": {"exchangeId": "any", "outcome": "resolved"},
 		"approval.get":     {"approvalId": id},
+		"approval.judge":   {"approvalId": id, "digest": "d", "model": "m", "promptDigest": "p", "answer": "a"},
 		"approval.list":    {},
 		"audit.query":      {},
 		"kernel.status":    {},

@@ -104,7 +104,7 @@ func TestHoldIsStoredWithItsDecision(t *testing.T) {
 		AgentID: "alice", Agent: "agent-alice-1", AppID: "@acme/alice", UserID: "alice", SessionKey: "telegram:dave",
 		Counterparty: "agent-dave-1", CounterpartyUserID: "dave", CounterpartyTenantID: "acme-corp", ExchangeID: "exch-1", ConversationID: held.OCIP.ConversationID,
 		Type: ocip.InformationQuery, MaxRounds: 3, Classification: "public", Summary: promise, DispatchID: held.DispatchID,
-		AskedAt: saw.AskedAt, ExpiresAt: saw.AskedAt + 24*60*60*1000, Approvable: true, Needed: 1, Guess: saw.Guess,
+		AskedAt: saw.AskedAt, ExpiresAt: saw.AskedAt + 24*60*60*1000, Approvable: true, Needed: 1, Estimate: saw.Estimate,
 		Reasons: []ocip.Ground{{Code: ocip.CommitmentRequiresHuman, Rule: "commitment", Reason: held.OCIP.Reason, Guess: saw.Guess}},
 	}
 	if !reflect.DeepEqual(saw.ApprovalSummary, want) || saw.Likelihood == "" || saw.LikelyBecause == "" || saw.AskedAt > r[0].Time.UnixMilli() {

@@ -83,6 +83,7 @@ func (d *Daemon) methods() []ipc.Method {
 		ipc.Operator("approval.list", api.Reads, reads.approvals),
 		ipc.OperatorAs("approval.resolve", api.SignedParams, k.ApprovalResolve).Fails(api.NotFound, api.Conflict, api.Forbidden),
 		ipc.OperatorStream[api.ApprovalNews]("approval.watch", k.ApprovalWatch),
+		ipc.Operator("approval.judge", api.Unsigned, kernel.Judging(k)).Fails(api.NotFound, api.Conflict, api.Forbidden),
 		ipc.OperatorAs("sending.message", api.Signed, k.Send).Fails(api.NotFound, api.Forbidden),
 		ipc.OperatorAs("sending.check", api.Unsigned, k.Check).Fails(api.NotFound, api.Forbidden),
 		ipc.Operator("grant.list", api.Reads, k.GrantList),

@@ -73,7 +73,11 @@ func sampleParams() map[string]struct{ good, bad []string } {
 		"exchange.resolve": {
 			good: []string{`{"exchangeId":"exch-1","outcome":"resolved","note":"done"}`}, bad: []string{`{}`, `{"exchangeId":"exch-1","outcome":"denied"}`},
 		},
-		"approval.get":  {good: []string{`{"approvalId":"a"}`}, bad: []string{`{}`, `{"approvalId":7}`}},
+		"approval.get": {good: []string{`{"approvalId":"a"}`}, bad: []string{`{}`, `{"approvalId":7}`}},
+		"approval.judge": {
+			good: []string{`{"approvalId":"a","digest":"d","model":"m","promptDigest":"sha256:0","answer":"{}"}`},
+			bad:  []string{`{}`, `{"approvalId":"a","digest":"d","model":"m","promptDigest":"sha256:0"}`, `{"approvalId":"a","digest":"d","model":"m","promptDigest":"sha256:0","answer":true}`},
+		},
 		"approval.list": {good: []string{`{}`, `{"state":"all","agent":"alice","limit":10000,"after":"x"}`}, bad: []string{`{"state":"open"}`, `{"limit":0}`, `{"limit":10001}`}},
 		"approval.resolve": {
 			good: []string{`{"approvalId":"a","decision":"deny"}`, `{"approvalId":"a","decision":"approve","digest":"sha256:0"}`, `{"approvalId":"a","decision":"takeover","digest":"d","content":"mine"}`},

@@ -212,9 +212,11 @@ func (s *heldMessage) release(ctx context.Context, d *approval.Decision, v *ocip
 		}
 		return d.Conclude(state, nil)
 	}
-	if err := k.exchanges.SeenTo(ctx, d, &s.st.exchange, k.decider); err != nil {
-		giveBack()
-		return err
+	if s.m.person != ocip.Judged {
+		if err := k.exchanges.SeenTo(ctx, d, &s.st.exchange, k.decider); err != nil {
+			giveBack()
+			return err
+		}
 	}
 	if _, err := k.release(ctx, s.m, v, s.st, d.Change, d.Now); err != nil {
 		giveBack()

@@ -69,7 +69,7 @@ func (k *Kernel) approvalOf(ctx context.Context, id, app string) (api.Approval, 
 	}
 	// The text that people sign is not for the app that asked. Nor is the identity of a receiver
 	// that has come to belong to another tenant.
-	r.ToSign, r.Salt, r.Changed, r.Extracts = nil, "", nil, nil
+	r.ToSign, r.Salt, r.Changed, r.Extracts, r.Opinion = nil, "", nil, nil, nil
 	if t := r.CounterpartyTenantID; t != "" && t != rules.directory.Agent(r.AgentID).TenantID {
 		r.CounterpartyUserID, r.CounterpartyTenantID = "", ""
 	}

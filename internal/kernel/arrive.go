@@ -61,7 +61,7 @@ func (k *ruleset) meets(ctx context.Context, m *outgoing, sent *ocip.Verdict, no
 		agent: m.local, from: *m.sender.Counterparty(), envelope: sent.Envelope,
 		// The receiver's replies go back the way that the message came.
 		key: directory.ReplyKey(m.sender, m.local, m.target), exchangeID: sent.Exchange.ID, exchangeType: sent.Exchange.Type, summary: m.summary(), claimed: m.hints.Summary != "",
-		chain: sent.Chain, content: m.content, label: m.sender.Label(), passages: passages(m.metadata, m.recipient.IsAddress), dispatchID: m.dispatchID, approved: m.approvalID != "", local: true,
+		chain: sent.Chain, content: m.content, label: m.sender.Label(), passages: passages(m.metadata, m.recipient.IsAddress), dispatchID: m.dispatchID, approved: m.approvalID != "" && m.person != ocip.Judged, judged: m.person == ocip.Judged, local: true,
 	}
 	v, err := k.arrive(ctx, a, now)
 	return a, v, err
@@ -128,6 +128,8 @@ type arrival struct {
 	owed ocip.Owed
 	// approved messages were approved by a person of this daemon.
 	approved bool
+	// judged messages were released by the operator's model.
+	judged bool
 	// local messages come from an agent of this daemon. The sender's side was timed already:
 	// reading the clock costs more than counting.
 	local bool
@@ -174,7 +176,7 @@ func (k *ruleset) arrive(ctx context.Context, a *arrival, now time.Time) (*ocip.
 	m := &ocip.Incoming{
 		Now: now, Receiver: a.agent.Agent, From: a.from, Envelope: a.envelope, Exchange: e, Summary: a.summary, Claimed: a.claimed,
 		Chain: line, Escalated: escalated, ExpiresAfter: k.cfg.ExpiresAfter, Owed: a.owed,
-		Content: a.content.Inspect(), Passages: a.passages, Rendering: a.rendering, Rules: k.cfg.Rules, Approved: a.approved,
+		Content: a.content.Inspect(), Passages: a.passages, Rendering: a.rendering, Rules: k.cfg.Rules, Approved: a.approved, Judged: a.judged,
 	}
 	v := ocip.Receive(ctx, m, k.policy)
 	if m.Grants = k.grantsOf(a.agent, &e, v); len(m.Grants) > 0 {

@@ -16,6 +16,7 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/kernel/exchange"
 	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/ocip/opinion"
 	"github.com/openclawos/ocipd/internal/store"
 )
 
@@ -146,7 +147,7 @@ func (k *ruleset) newRequest(m *outgoing, v *ocip.Verdict, id string, now time.T
 				UserID: m.sender.UserID, SessionKey: m.key, TaskID: m.task.ID, Counterparty: m.to.InstanceID,
 				ExchangeID: e.ID, ConversationID: e.ConversationID, Type: e.Type, Round: e.Round, MaxRounds: e.MaxRounds,
 				Classification: v.Level.String(), Summary: v.Says(m.content.Inspect(), m.sender.Label()), DispatchID: m.dispatchID,
-				Reasons: v.Grounds, Guess: v.Guess(),
+				Reasons: v.Grounds, Estimate: opinion.Estimate{Guess: v.Guess()},
 				AskedAt: now.UnixMilli(), ExpiresAt: expires.UnixMilli(), Needed: ocip.PeopleNeeded(v.Approvers, k.cfg.Approvers),
 			},
 			Media: m.media, PolicyApplied: v.Policy, PolicyRevision: v.PolicyRevision, Content: m.content.Inspect(), ContentBytes: m.content.Len(), Transcript: e.Transcript,

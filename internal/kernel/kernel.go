@@ -66,6 +66,8 @@ type Config struct {
 	Unannotated string
 	// Clicks lets a person decide on a page without a signature, if decisions are not signed.
 	Clicks bool
+	// Judge is the operator's model, nil if none is asked.
+	Judge *approval.Judge
 	// KeepHeld keeps the texts of held messages after the decision.
 	KeepHeld bool
 }

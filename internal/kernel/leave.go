@@ -91,6 +91,8 @@ func (k *ruleset) stands(ctx context.Context, w *gate.Waited) error {
 	case m.person == ocip.Nobody:
 	case w.Approval == nil:
 		return &gate.Anew{Reason: "no record says who approved the message"}
+	case m.person == ocip.Judged && !k.decider.JudgeReleases():
+		return &gate.Anew{Reason: "a model released the message, and ocip.judge releases none any more"}
 	default:
 		signed, err := k.decider.StillSigned(ctx, w.Approval)
 		if err != nil {
@@ -182,6 +184,8 @@ func (k *ruleset) waiting(ctx context.Context, w *gate.Waited) (*outgoing, error
 	switch m.grant = grants.Named(&r.Record); {
 	case m.grant != "":
 		m.approvalID = "" // a grant's approval: nobody has approved this message
+	case w.Approval != nil && approval.IsJudged(w.Approval.Details):
+		m.person = ocip.Judged
 	case r.ApprovalID != "" && envelope.MessageType == ocip.Human:
 		m.person = ocip.TakenOver
 	case r.ApprovalID != "":

@@ -54,7 +54,7 @@ func (k *Kernel) newRuleset(t *Terms) (*ruleset, error) {
 	var err error
 	r.directory, err = directory.New(&r.cfg.Directory)
 	r.terms = &registry.Terms{Config: r.cfg.Config, Directory: r.directory, Agents: r.cfg.Directory.Agents, Grants: r.cfg.Directory.Grants}
-	r.decider = k.requests.Under(approval.Rules{Signers: r.signers, KeepContent: r.cfg.KeepHeld, Subject: r.subject})
+	r.decider = k.requests.Under(approval.Rules{Signers: r.signers, KeepContent: r.cfg.KeepHeld, Judge: r.cfg.Judge, Subject: r.subject})
 	tools, _ := t.Policy.(ocip.ToolPolicy)
 	r.hookRules = &hooks.Rules{Directory: r.directory, Terms: r.terms, Content: r.content, Look: r.lookAtTool, Policy: tools, Decider: r.decider, MaxHeld: r.cfg.MaxHeld, Approvers: r.cfg.Approvers, HoldFor: r.cfg.HoldFor}
 	r.exchangeRules = &exchanges.Rules{Directory: r.directory, Decider: r.decider, MaxHeld: r.cfg.MaxHeld, HoldFor: r.cfg.HoldFor, Name: r.named}

@@ -131,7 +131,7 @@ func (k *ruleset) weigh(ctx context.Context, m *outgoing, st *standing, person o
 		kind = ocip.AgentAssisted
 	case ocip.TakenOver:
 		kind = ocip.Human
-	case ocip.Nobody:
+	case ocip.Nobody, ocip.Judged:
 	}
 	to := m.to
 	to.Group = m.recipient.Group
@@ -143,6 +143,7 @@ func (k *ruleset) weigh(ctx context.Context, m *outgoing, st *standing, person o
 		ReplyPolicy: m.hints.ReplyPolicy, AskPerson: m.hints.AskPerson || k.asksAboutGuess(m), Before: k.saidBefore(m), Content: m.content.Inspect(), Passages: m.named(m.passages), Files: m.files, Rendering: m.recipient.Rendering, Rules: k.cfg.Rules, Data: m.hints.Data,
 		Approvers: k.cfg.Approvers,
 	}
+	o.Files.Attached = len(m.media) > 0
 	v := ocip.Decide(ctx, o, k.policy)
 	if o.Grants = k.grantsFor(m, st, v); person == ocip.Nobody && len(o.Grants) > 0 {
 		v = ocip.Decide(ctx, o, k.policy)

@@ -114,12 +114,17 @@ type Person uint8
 
 // The possible decisions of a person. An approved message is sent unchanged, on the person's word.
 // A message that a person took over is sent as the person's own, past the round limit if necessary,
-// and ends the exchange as escalated.
+// and ends the exchange as escalated. About a judged one no person has decided: an operator's model
+// found that it commits nobody, which overrules an open ground ([Ground.Open]) and nothing else.
 const (
 	Nobody Person = iota
 	Approved
 	TakenOver
+	Judged
 )
+
+// decided reports whether a person has decided.
+func (p Person) decided() bool { return p == Approved || p == TakenOver }
 
 // step weighs one rule. A step that denies or escalates sets the verdict's result and ends the
 // decision. A step without an objection does not set the result.
@@ -165,7 +170,7 @@ func Decide(ctx context.Context, m *Outgoing, policy Policy) *Verdict {
 	if m.To.Kind == KindAgent {
 		v.Exchange = v.Exchange.advance(m.Now, m.Sender.InstanceID, m.Summary, m.Claimed)
 		v.Exchange.Awaiting, v.Exchange.AwaitsCommitment, v.Exchange.Asks, v.Exchange.Chain = "", false, false, v.Chain
-		v.Exchange.Approved, v.Exchange.ForPerson = m.Person != Nobody, false
+		v.Exchange.Approved, v.Exchange.ForPerson = m.Person.decided(), false
 		v.Exchange.Outcome = InProgress
 		if m.Person == TakenOver {
 			v.Exchange.Outcome = Escalated
@@ -326,7 +331,7 @@ func consult(ctx context.Context, now time.Time, ask PolicyInput, policy Policy,
 	switch {
 	case narrowed.HasMaxClassification && ask.Level > narrowed.MaxClassification:
 		denyLevel(now, v, narrowed.MaxClassification, names, fmt.Sprintf("policy %s allows at most %s", names, narrowed.MaxClassification))
-	case len(approval) > 0 && person == Nobody:
+	case len(approval) > 0 && !person.decided():
 		v.escalate(PolicyRequiresApproval, v.Policy, strings.Join(approval, "; "))
 	}
 	return narrowed
@@ -345,7 +350,7 @@ func rounds(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 		m.stopped(v)
 	case v.Exchange.Round >= v.Exchange.MaxRounds:
 		escalateRounds(v, m.Now, v.Exchange.advance(m.Now, m.Sender.InstanceID, m.Summary, m.Claimed))
-	case m.Escalated != "" && m.Person == Nobody:
+	case m.Escalated != "" && !m.Person.decided():
 		// The other agent reached the limit, and this agent's side is still open.
 		m.stopped(v)
 	}
@@ -405,7 +410,7 @@ func (e Exchange) summary() string {
 }
 
 // assisted reports whether the message is sent on a person's word, given for it or beforehand.
-func (v *Verdict) assisted(m *Outgoing) bool { return m.Person != Nobody || v.Grant != "" }
+func (v *Verdict) assisted(m *Outgoing) bool { return m.Person.decided() || v.Grant != "" }
 
 func stamp(m *Outgoing, v *Verdict) Envelope {
 	kind := m.MessageType

@@ -21,6 +21,7 @@
 //     configuration alone
 //   - label: the sentence by which an agent says who sends
 //   - media: reads a message's metadata and the files and addresses that it sends along
+//   - opinion: the question to an operator's model, and the form of its answer
 //   - policy: Rego through OPA: compiled once, swapped atomically
 package ocip
 

@@ -147,8 +147,8 @@ type Exchange struct {
 	Withheld []Withheld
 }
 
-// MaxTracked bounds the data items of each kind that an exchange lists.
-const MaxTracked = 64
+// maxTracked bounds the data items of each kind that an exchange lists.
+const maxTracked = 64
 
 // Track adds the data of one more message. It leaves the earlier lists unchanged for other holders.
 func (e *Exchange) Track(shared []Shared, withheld []Withheld) {
@@ -160,7 +160,7 @@ func tracked[T any](before, more []T) []T {
 		return before
 	}
 	all := slices.Concat(before, more)
-	return all[:min(len(all), MaxTracked)]
+	return all[:min(len(all), maxTracked)]
 }
 
 // Open reports whether the exchange still takes messages at the given time.

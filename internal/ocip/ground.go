@@ -15,6 +15,15 @@ type Ground struct {
 	Rule   string `json:"rule"`
 	Reason string `json:"reason"`
 	Guess
+	// Open is set if the rule rests on a guess about the words alone, which an operator's model may
+	// overrule: cues, or keywords that were weighed, with nothing beside them that always holds.
+	Open bool `json:"open,omitzero"`
+}
+
+// open reports whether a guess about the words alone holds the message. Weighed is the result for
+// its keywords, nil if they were not weighed.
+func (m *Outgoing) open(read *commitment.Reading, weighed *commitment.Weighed, v *Verdict) bool {
+	return read != nil && !m.Files.Attached && len(m.Files.hits) == 0 && m.weighable(v) && read.Guessed(weighed != nil)
 }
 
 // Guess estimates whether a message that is held for its words binds somebody, and says why. A rule

@@ -84,7 +84,7 @@ func lookAlike(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 	case answer == LookAlikeDeny:
 		v.deny(LooksLikeKnown, ruleContact, reason)
 		v.Exchange = v.Exchange.close(m.Now, Denied)
-	case m.Person == Nobody:
+	case !m.Person.decided():
 		v.escalate(LooksLikeKnown, ruleContact, reason+"; a person has to say whether it is meant")
 		v.Exchange = v.Exchange.close(m.Now, Escalated)
 	default:
@@ -101,7 +101,7 @@ func firstContact(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 	const first = "nobody has written to this counterparty before"
 	switch m.contact().FirstContact {
 	case ContactHold:
-		if m.Person == Nobody {
+		if !m.Person.decided() {
 			v.escalate(FirstContactHeld, ruleContact, first+"; a person has to let the first message go")
 		}
 	case ContactDeny:
@@ -114,7 +114,7 @@ func firstContact(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 // with a person may take. It comes last: a fault of the message itself is reported before the
 // number.
 func budget(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
-	if m.Person != Nobody {
+	if m.Person.decided() {
 		return
 	}
 	people := m.contact()

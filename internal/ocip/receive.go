@@ -43,7 +43,8 @@ type Incoming struct {
 	// them.
 	Rendering []text.Rendering
 	// Approved is set if a person of this daemon has released the message on the sender's side.
-	Approved bool
+	// Judged is set if an operator's model has released it there.
+	Approved, Judged bool
 	// Grants are the approvals that the agent's person has given for this exchange.
 	Grants []Grant
 }
@@ -263,9 +264,9 @@ func promisesInbound(_ context.Context, m *Incoming, _ Policy, v *Verdict) {
 		result.RequiresHuman = false
 	}
 	v.Exchange.Asks = commitment.Asks(m.Content)
-	if m.Approved && !v.Exchange.Asks {
-		// The sender's owner made a promise and asked for none, so the answer is weighed by its
-		// own words.
+	if (m.Approved || m.Judged) && !v.Exchange.Asks {
+		// The sender's owner made a promise and asked for none, or a model found no promise, so the
+		// answer is weighed by its own words.
 		result.RequiresHuman = false
 	}
 	v.Exchange.AwaitsCommitment = result.RequiresHuman || m.Envelope.RequiresCommitment

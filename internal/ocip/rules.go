@@ -155,7 +155,7 @@ func (r *Rules) Look(texts []Passage, most Level) (found []Detection, secret str
 func commitments(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 	hits := m.Rules.promises(m.before(v), m.texts, m.Rendering, m.Files.hits, v)
 	result := commitment.Judge(hits)
-	if m.Person != Nobody || m.Rules != nil && m.Rules.Monitor && !m.AskPerson || mutant.Off("commitment") {
+	if m.Person.decided() || m.Rules != nil && m.Rules.Monitor && !m.AskPerson || mutant.Off("commitment") {
 		return
 	}
 	var grounds []Ground
@@ -184,11 +184,13 @@ func commitments(_ context.Context, m *Outgoing, _ Policy, v *Verdict) {
 			v.Grant = g.ID
 		} else {
 			words := Ground{Code: CommitmentRequiresHuman, Rule: ruleCommitment, Reason: *result.Reason}
-			words.Guess = guess(read)
+			words.Guess, words.Open = guess(read), m.open(read, weighed, v)
 			if weighed != nil {
 				words.LikelyBecause = commitment.JoinReasons(weighed.Reasons)
 			}
-			grounds = append(grounds, words)
+			if m.Person != Judged || !words.Open {
+				grounds = append(grounds, words)
+			}
 		}
 	}
 	if len(grounds) == 0 {

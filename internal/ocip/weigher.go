@@ -11,6 +11,8 @@ import (
 
 // Weighed holds the findings in texts that are too long to keep: those of files.
 type Weighed struct {
+	// Attached is set if the message sends files or addresses along.
+	Attached bool
 	findings []content.Finding
 	hits     []commitment.Hit
 }

@@ -187,6 +187,8 @@ export interface Approval {
   likelihood?: string;
   likelyBecause?: string;
   chance?: number;
+  /** The answer of the operator's model (ocip.judge) about the message. It is no person's word, and apps and agents are not told it. */
+  opinion?: Opinion;
   /** false if the message can only be denied, resolved or taken over; blocked has the reason. */
   approvable: boolean;
   blocked?: string;
@@ -257,7 +259,7 @@ export interface ApprovalDecision {
   via?: string;
   /** The process that asked, such as the browser. */
   client?: ClientProcess;
-  /** none if the decision was a click (console.decide: session). */
+  /** none if the decision was a click (console.decide: session), judge if the operator's model took it (ocip.judge.may: release). */
   proof?: string;
 }
 
@@ -356,6 +358,8 @@ export interface ApprovalSummary {
   likelihood?: string;
   likelyBecause?: string;
   chance?: number;
+  /** The answer of the operator's model (ocip.judge) about the message. It is no person's word, and apps and agents are not told it. */
+  opinion?: Opinion;
   /** false if the message can only be denied, resolved or taken over; blocked has the reason. */
   approvable: boolean;
   blocked?: string;
@@ -1149,6 +1153,7 @@ export interface Ground {
   likelihood?: string;
   likelyBecause?: string;
   chance?: number;
+  open?: boolean;
 }
 
 export interface HeartbeatParams {
@@ -1224,6 +1229,27 @@ export interface Inbound {
   content: string;
   metadata?: Record<string, unknown>;
   dispatchId?: string;
+}
+
+export interface JudgeParams {
+  /** The approval request. */
+  approvalId: string;
+  /** The digest of the request that the model was shown. */
+  digest: string;
+  /** The model, as ocip.judge names it. */
+  model: string;
+  /** The digest of the question; it has to be the daemon's. */
+  promptDigest: string;
+  /** The model's answer, byte for byte. */
+  answer: string;
+}
+
+export interface JudgeResult {
+  state: string;
+  /** true if the answer released the message. */
+  released: boolean;
+  /** The record's number. */
+  auditSeq: number;
 }
 
 export interface KeptMessage {
@@ -1650,6 +1676,10 @@ export interface Methods {
     result: ApprovalNews;
     stream: true;
   };
+  "approval.judge": {
+    params: JudgeParams;
+    result: JudgeResult;
+  };
   "sending.message": {
     params: SendParams;
     result: DispatchResult;
@@ -1731,6 +1761,14 @@ export interface MirrorStatus {
 export interface OK {
   ok: boolean;
   reason?: string;
+}
+
+export interface Opinion {
+  commits: boolean;
+  reason: string;
+  model: string;
+  promptDigest: string;
+  at: number;
 }
 
 export interface PauseParams {

@@ -12,6 +12,7 @@ import (
 	"github.com/openclawos/ocipd/internal/base/term"
 	"github.com/openclawos/ocipd/internal/base/text"
 	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/ocip/opinion"
 )
 
 // Request describes a request without the advice, the text first and the metadata last. It always
@@ -56,6 +57,7 @@ func (p *Text) Among(a *api.Approval, unfolded bool) {
 	p.receiver(a)
 	p.grounds(a)
 	p.Fact("likely", LikelyOf(&a.ApprovalSummary))
+	p.opinion(a.Opinion)
 	p.metadata(a, p.said(a, unfolded), unfolded)
 }
 
@@ -68,6 +70,7 @@ func (p *Text) title(a *api.Approval) {
 	if a.Likelihood != "" {
 		p.Fact("likely", LikelyOf(&a.ApprovalSummary))
 	}
+	p.opinion(a.Opinion)
 	if a.EscalatedExchange != "" {
 		p.Fact("held by", "the round limit of exchange "+a.EscalatedExchange)
 	}
@@ -92,6 +95,21 @@ func (p *Text) grounds(a *api.Approval) {
 	for _, g := range a.Grounds() {
 		p.Tinted("why", term.Yellow, ReasonOf(a, &g))
 	}
+}
+
+// opinion gives the answer of the operator's model, whose sentence is a foreign text.
+func (p *Text) opinion(o *opinion.Opinion) {
+	if o == nil {
+		return
+	}
+	said := "it commits nobody"
+	if o.Commits {
+		said = "it commits somebody"
+	}
+	if o.Reason != "" {
+		said += ": «" + o.Reason + "»"
+	}
+	p.Tinted("a model", term.Yellow, said+" (the model "+o.Model+", no person)")
 }
 
 // deciding describes the required approvals and the time limit.

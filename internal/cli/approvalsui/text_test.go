@@ -20,6 +20,7 @@ import (
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/ocip/commitment"
+	"github.com/openclawos/ocipd/internal/ocip/opinion"
 )
 
 // askedAt is when the messages of these tests were held.
@@ -605,5 +606,24 @@ func TestDecidedLine(t *testing.T) {
 		if got := describe.Decided(api.ApprovalOfMessage, api.ApprovalResolveResult{State: state, Needed: 2, Given: 1, AuditSeq: 7}); !strings.HasPrefix(got, want) {
 			t.Errorf("%s is %q", state, got)
 		}
+	}
+}
+
+// What a model said is marked as such, and none of its characters hides another.
+func TestOpinionIsAModels(t *testing.T) {
+	a := heldInFull(heldBy("alice", 1, "I'll take care of it."))
+	a.Opinion = &opinion.Opinion{Reason: "It only \u202ereports.\nNo person has to look\x1b[2J.", Model: "wi\u200bse"}
+	var out strings.Builder
+	if err := writeApproval(&out, term.Screen{Terminal: true, Width: 200}, a, askedAt); err != nil {
+		t.Fatal(err)
+	}
+	want := "  a model       it commits nobody: «It only ‹U+202E›reports.‹U+000A›No person has to look‹U+001B›[2J.» (the model wi‹U+200B›se, no person)"
+	if !strings.Contains(out.String(), want) {
+		t.Errorf("%q is not in\n%s", want, out.String())
+	}
+	a.Opinion.Commits, a.Opinion.Reason = true, ""
+	out.Reset()
+	if err := writeApproval(&out, term.Screen{Terminal: true, Width: 200}, a, askedAt); err != nil || !strings.Contains(out.String(), "  a model       it commits somebody (the model wi‹U+200B›se, no person)\n") {
+		t.Errorf("without a reason it is\n%s, %v", out.String(), err)
 	}
 }

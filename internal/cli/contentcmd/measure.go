@@ -456,6 +456,9 @@ func (s *command) showDecisions(d *measure.Decisions) error {
 		return err
 	}
 	fmt.Fprintln(w, "STOPPED: of what people decided, in 100, what did not leave as it was written.")
+	if d.Judged > 0 {
+		fmt.Fprintf(w, "Your model (ocip.judge) released %s more, which no person decided.\n", term.Thousands(d.Judged))
+	}
 	if d.Spare.Decided > 0 {
 		fmt.Fprintf(w, "With ocip.commitment.keywords: weigh, %s of %s decisions would not have been asked for; of what people stopped, %s would have gone.\n",
 			term.Thousands(d.Spare.Decided), term.Thousands(d.Stopped.Whole), term.Thousands(d.Spare.Denied))

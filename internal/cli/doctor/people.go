@@ -42,7 +42,7 @@ func (d *Examiner) people() (found []Diagnosis) {
 	if c.OCIP.LookAlike == "allow" {
 		found = append(found, warned("a message to somebody whose key only looks like a known one goes (ocip.look_alike: allow)").advise("hold it: ocip.look_alike: hold"))
 	}
-	return append(append(found, weighed(c)...), d.known()...)
+	return slices.Concat(found, weighed(c), judged(c), d.known())
 }
 
 // weighed says what the settings give up that weigh keywords.
@@ -64,6 +64,19 @@ func weighed(c *config.Config) []Diagnosis {
 	}
 	return []Diagnosis{passed("keywords are weighed: a promise with one of the thirteen words that the rules misread is sent and no person is asked (%s)", strings.Join(by, ", ")).
 		advise("to have each of them held: enforce")}
+}
+
+// judged says what a model may do to messages.
+func judged(c *config.Config) []Diagnosis {
+	switch j := &c.OCIP.Judge; {
+	case j.URL == "":
+		return nil
+	case j.May == config.JudgeReleases:
+		return []Diagnosis{passed("the model %s may release messages that only a guess holds: a promise in words alone that it misreads, or that talks it into a no, is sent and no person is asked", j.Model).
+			advise("to have a person decide each of them: ocip.judge.may: annotate")}
+	default:
+		return []Diagnosis{passed("the model %s says its word about messages that only a guess holds; people decide", j.Model)}
+	}
 }
 
 // known reports the owners whose own chat is unknown, and whether the directory knows anybody else.

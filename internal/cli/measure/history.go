@@ -33,6 +33,8 @@ type Ends struct {
 	TakenOver int `json:"takenOver"`
 	Resolved  int `json:"resolved"`
 	Expired   int `json:"expired"`
+	// Judged counts those that the operator's model released (ocip.judge), which no person decided.
+	Judged int `json:"judged"`
 	// Stopped is the share of people's decisions after which the message was not sent as
 	// written: denied, taken over or resolved. It is a lower bound of the precision of
 	// holding in people's view, because an approval can be a needed one too.
@@ -42,6 +44,9 @@ type Ends struct {
 // spareDetail is the detail of a held message that would be sent if keywords were weighed, see
 // docs/reference/protocol/decision.md.
 const spareDetail = "spare"
+
+// byModel is the end of a request that the operator's model released.
+const byModel = "judged"
 
 // Spare counts the decided messages that would have been sent if keywords had been weighed.
 type Spare struct {
@@ -100,6 +105,9 @@ func (h *History) Add(e *audit.Entry) {
 		switch e.Event {
 		case "approved", "denied", "taken_over", "resolved", "expired":
 			h.ends[e.ApprovalID] = e.Event
+			if e.Details["proof"] == "judge" {
+				h.ends[e.ApprovalID] = byModel
+			}
 		}
 		if uid, is := e.Details["uid"].(float64); is && e.Details["decision"] != nil {
 			h.acts = append(h.acts, act{e.ApprovalID, int(uid)})
@@ -200,7 +208,7 @@ func (h *History) Decisions() Decisions {
 			d.Open++
 		}
 		d.count(end)
-		if h.spare[id] && end != "" && end != "expired" {
+		if h.spare[id] && end != "" && end != "expired" && end != byModel {
 			d.Spare.Decided++
 			if end != "approved" {
 				d.Spare.Denied++
@@ -239,6 +247,8 @@ func (e *Ends) count(end string) {
 		e.Resolved++
 	case "expired":
 		e.Expired++
+	case byModel:
+		e.Judged++
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 
+	"github.com/openclawos/ocipd/internal/approval"
 	"github.com/openclawos/ocipd/internal/base/text"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/kernel"
@@ -30,7 +31,7 @@ func New(c *config.Config) (kernel.Config, error) {
 		MaxRounds:    c.OCIP.MaxRounds, ExpiresAfter: c.OCIP.ExpiresAfter, MaxAnnotation: int(c.OCIP.MaxAnnotationBytes),
 		Disclosure: ocip.Disclosure(c.OCIP.Disclosure), ChainWindow: c.OCIP.Chain.Window,
 		MaxHeld: c.Approvals.MaxOpen, HoldFor: c.Approvals.ExpiresAfter, Approvers: c.Approvals.Required,
-		Clicks: c.Console.Decide == config.DecideSession, KeepHeld: c.Approvals.KeepContent, Unannotated: c.OCIP.Inbound.Unannotated,
+		Clicks: c.Console.Decide == config.DecideSession, KeepHeld: c.Approvals.KeepContent, Judge: judge(&c.OCIP.Judge), Unannotated: c.OCIP.Inbound.Unannotated,
 	}
 	for app, t := range c.Hooks.Apps {
 		k.HookApps[app] = registry.HookTimes{Wait: t.Wait, Answer: t.Answer, Required: t.Required}
@@ -50,6 +51,14 @@ func New(c *config.Config) (kernel.Config, error) {
 	}
 	k.Directory, err = directoryOf(c)
 	return k, err
+}
+
+// judge returns the operator's model, nil if none is asked.
+func judge(c *config.Judge) *approval.Judge {
+	if c.URL == "" {
+		return nil
+	}
+	return &approval.Judge{Model: c.Model, Releases: c.May == config.JudgeReleases}
 }
 
 // directoryOf types the directory and the rights of apps.

@@ -8,6 +8,8 @@ type Reading struct {
 	d     *Detector
 	hits  []Hit
 	asked bool
+	// tail is set if an earlier message ends in the middle of a sentence.
+	tail bool
 	// content is the message's text, prose its sheets by member.
 	content string
 	prose   map[string]*sheet
@@ -19,7 +21,7 @@ type Reading struct {
 // Read begins to weigh a message by the detector's hits in its passages, of which the one without a
 // member is its content.
 func (d *Detector) Read(hits []Hit, passages []text.Passage, before Before) *Reading {
-	r := &Reading{d: d, hits: hits, asked: before.Asked, prose: make(map[string]*sheet), signs: make(map[int][]reason)}
+	r := &Reading{d: d, hits: hits, asked: before.Asked, tail: before.Tail != "", prose: make(map[string]*sheet), signs: make(map[int][]reason)}
 	for i := range passages {
 		one := &passages[i]
 		if one.Prose {

@@ -222,6 +222,8 @@ class Approval(_Approval, total=False):
     likelihood: str
     likelyBecause: str
     chance: int
+    # The answer of the operator's model (ocip.judge) about the message. It is no person's word, and apps and agents are not told it.
+    opinion: 'Opinion'
     blocked: str
     address: 'AuditAddress'
     # Several people read the address.
@@ -271,7 +273,7 @@ class ApprovalDecision(_ApprovalDecision, total=False):
     via: str
     # The process that asked, such as the browser.
     client: 'ClientProcess'
-    # none if the decision was a click (console.decide: session).
+    # none if the decision was a click (console.decide: session), judge if the operator's model took it (ocip.judge.may: release).
     proof: str
 
 
@@ -386,6 +388,8 @@ class ApprovalSummary(_ApprovalSummary, total=False):
     likelihood: str
     likelyBecause: str
     chance: int
+    # The answer of the operator's model (ocip.judge) about the message. It is no person's word, and apps and agents are not told it.
+    opinion: 'Opinion'
     blocked: str
 
 
@@ -1165,6 +1169,7 @@ class Ground(_Ground, total=False):
     likelihood: str
     likelyBecause: str
     chance: int
+    open: bool
 
 
 class HeartbeatParams(TypedDict, total=False):
@@ -1249,6 +1254,27 @@ class Inbound(_Inbound, total=False):
     replyTo: str
     metadata: Dict[str, Any]
     dispatchId: str
+
+
+class JudgeParams(TypedDict):
+    # The approval request.
+    approvalId: str
+    # The digest of the request that the model was shown.
+    digest: str
+    # The model, as ocip.judge names it.
+    model: str
+    # The digest of the question; it has to be the daemon's.
+    promptDigest: str
+    # The model's answer, byte for byte.
+    answer: str
+
+
+class JudgeResult(TypedDict):
+    state: str
+    # true if the answer released the message.
+    released: bool
+    # The record's number.
+    auditSeq: int
 
 
 class KeptMessage(TypedDict):
@@ -1359,6 +1385,14 @@ class _OK(TypedDict):
 
 class OK(_OK, total=False):
     reason: str
+
+
+class Opinion(TypedDict):
+    commits: bool
+    reason: str
+    model: str
+    promptDigest: str
+    at: int
 
 
 class PauseParams(TypedDict, total=False):
