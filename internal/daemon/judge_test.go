@@ -102,6 +102,11 @@ func TestJudgeReleases(t *testing.T) {
 			t.Errorf("its %s is %v, want %v", name, got, want)
 		}
 	}
+	var stats audit.Stats
+	h.operator("audit.stats", m{}, &stats)
+	if !slices.ContainsFunc(stats.Rules, func(r audit.StatsRow) bool { return r.Name == "judge" && r.Allow == 1 }) {
+		t.Errorf("the statistics have %+v", stats.Rules)
+	}
 	if now := h.shown(saw.ApprovalID); now.State != api.ApprovalApproved || now.Decision.By != "judge" || now.Opinion == nil || now.Opinion.Reason != "" {
 		t.Errorf("the request is %+v, decided %+v, opinion %+v", now.ApprovalSummary, now.Decision, now.Opinion)
 	}
@@ -155,7 +160,7 @@ func TestJudgeDecidesGuessesAlone(t *testing.T) {
 }
 
 // An answer of another form, model, question or text changes nothing, nor does one without a judge.
-func TestJudgeAnswersRefused(t *testing.T) {
+func TestCanaryOfJudgeAnswers(t *testing.T) {
 	h := build(t, judged("release"))
 	held := h.speaker("ann").must("agent.send", m{"to": "ben", "text": opens})
 	saw := h.shown(str(held, "approval_id"))
@@ -188,7 +193,7 @@ func TestJudgeAnswersRefused(t *testing.T) {
 }
 
 // A rule that came into force while the model was thinking holds the message.
-func TestJudgeUnderChangedRules(t *testing.T) {
+func TestCanaryOfJudgeRules(t *testing.T) {
 	h := build(t, judged("release"))
 	ann := h.speaker("ann")
 	first := ann.must("agent.send", m{"to": "ben", "text": opens})
