@@ -49,10 +49,11 @@ export function List({ rows, keyOf, draw, open, more, label, height = 40, tall =
     e.preventDefault();
     e.stopPropagation();
   };
-  const shown = [];
+  // An element is used again for another row: a jump changes texts, and makes no elements.
+  const slots = Math.ceil(room / each) + 15, shown = [];
   for (let i = from; i < to; i++) {
     const r = rows[i];
-    shown.push(<div key={keyOf(r)} id={"row-" + i} role="option" aria-selected={i === chosen} aria-posinset={i + 1} aria-setsize={n}
+    shown.push(<div key={i % slots} id={"row-" + i} role="option" aria-selected={i === chosen} aria-posinset={i + 1} aria-setsize={n}
       class={"row" + (i === chosen ? " on" : "")} style={{ transform: `translateY(${i * each}px)`, height: each + "px" }}
       onClick={() => { choose(i); open?.(r); }}>{draw(r)}</div>);
   }

@@ -1,5 +1,5 @@
 // Messages: the log, by the filters of `ocipd audit query`, and one message from asked to answered.
-import { h, Fragment } from "preact";
+import { Component, h, Fragment } from "preact";
 import { useState, useEffect, useMemo, useRef } from "preact/hooks";
 import { call, records, link as daemon } from "./daemon.js";
 import { List } from "./list.jsx";
@@ -16,7 +16,12 @@ export const what = (r) => words(r.event || r.outcome || r.actionType).replaceAl
 export const target = (r) => r.dispatchId ? ["messages", r.dispatchId] : r.taskId ? ["tasks", r.taskId] : ["messages", "record:" + r.seq];
 
 // Row is one record: when, the verdict, whom, why, and the level beside it.
-export function Row({ r }) {
+// A record never changes, so its row is drawn once.
+export class Row extends Component {
+  shouldComponentUpdate(next) { return next.r !== this.props.r; }
+  render({ r }) { return drawn(r); }
+}
+function drawn(r) {
   const [from, to] = ends(r);
   return <Fragment>
     <span class="when"><span class="day">{day(r.time)} </span>{clock(r.time)}</span>

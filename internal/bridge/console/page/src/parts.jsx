@@ -35,7 +35,7 @@ export function Verdict({ v, word = true }) {
 // short is the id of an agent of this daemon, by its instance id. Others have the name that they came with.
 const agents = computed(() => new Map((status.value?.agents ?? []).map((a) => [a.instanceId, a.id])));
 export const short = (s) => agents.value.get(s) ?? s;
-export const Name = ({ s }) => <span class="name" title={short(s) === s || s == null ? undefined : visible(String(s).slice(0, 200))}><Text s={short(s)} max={120} /></span>;
+export const Name = ({ s }) => <Text class="name" title={short(s) === s || s == null ? undefined : visible(String(s).slice(0, 200))} s={short(s)} max={120} />;
 export const Level = ({ s }) => s ? <span class={"level" + kind("l-", s)}><Text s={s} max={40} /></span> : null;
 export const Pair = ({ from, to }) => <span class="pair"><Name s={from} /><i aria-hidden="true"> → </i><span class="hide"> to </span><Name s={to} /></span>;
 

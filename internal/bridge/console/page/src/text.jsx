@@ -55,11 +55,11 @@ export const oddIn = (text) => pieces(text, true).filter((p) => p.name).length;
 const drawn = (text, lines) => pieces(text, lines).map((p) => p.name ? <b class="odd" title="This character does not show as itself; this is its name.">{p.name}</b> : p);
 
 // Text is one text of somebody else.
-export function Text({ s, lines, max }) {
+export function Text({ s, lines, max, class: name, title }) {
   s = s == null ? "" : typeof s === "object" ? JSON.stringify(s) : String(s);
   if (max && s.length > max) s = s.slice(0, max) + "…";
-  if (PLAIN.test(s)) return <bdi>{s}</bdi>;
-  return <bdi>{drawn(s, lines)}</bdi>;
+  if (PLAIN.test(s)) return <bdi class={name} title={title}>{s}</bdi>;
+  return <bdi class={name} title={title}>{drawn(s, lines)}</bdi>;
 }
 
 // Marked is a text with findings in it, by their bytes in UTF-8.
