@@ -119,6 +119,9 @@ func tryCommands(ctx context.Context, r *Runtime, p *Place, c *Canary) (ways int
 			if err == nil && !toolgate.Refused(said) {
 				return 0, fmt.Errorf("the server that its hooks ask has answered %q", said)
 			}
+			if why := toolgate.Undecided(said); why != "" {
+				err = fmt.Errorf("its gate refuses every call, since the daemon does not decide for the token %s: %s. If the token is not valid any more, delete the file and run ocipd integrate %s again", p.Token, why, r.Name)
+			}
 			failed = errors.Join(failed, err)
 		case s.Agent != "":
 			before := slices.Clone(s.Args[:slices.Index(s.Args, separator)])

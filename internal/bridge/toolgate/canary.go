@@ -64,9 +64,18 @@ func (g *Gate) canary(ctx context.Context, q *Question) Verdict {
 		}
 	}
 	if err != nil {
-		return deny("ocipd: the canary could not be decided: " + err.Error())
+		return deny(undecided + err.Error())
 	}
 	return deny("ocipd: a canary is not sent. " + got.Reason)
+}
+
+const undecided = "ocipd: the canary could not be decided: "
+
+// Undecided returns why the daemon did not decide about a canary, from the answer of a gate that
+// refused it, or "".
+func Undecided(answer string) string {
+	_, why, _ := strings.Cut(answer, undecided)
+	return strings.TrimRight(why, `"}`) // the answer is JSON
 }
 
 // Ask starts an MCP server by its command, as a runtime does, and calls one of its tools.

@@ -55,6 +55,9 @@ func TestNothingIsLetGoUndecided(t *testing.T) {
 		if got.IsError != tt.isError || !strings.Contains(said(got), tt.want) {
 			t.Errorf("%s: %t, %s", tt.name, got.IsError, said(got))
 		}
+		if why := Undecided(said(got)); (why != "") != (tt.name == "a canary") || strings.HasSuffix(why, "}") {
+			t.Errorf("%s: undecided because of %q", tt.name, why)
+		}
 	}
 }
 
