@@ -21,6 +21,7 @@ import (
 	"github.com/openclawos/ocipd/internal/cli/approvalcmd"
 	"github.com/openclawos/ocipd/internal/cli/auditcmd"
 	"github.com/openclawos/ocipd/internal/cli/configcmd"
+	"github.com/openclawos/ocipd/internal/cli/consolecmd"
 	"github.com/openclawos/ocipd/internal/cli/contactcmd"
 	"github.com/openclawos/ocipd/internal/cli/contentcmd"
 	"github.com/openclawos/ocipd/internal/cli/exchangecmd"
@@ -124,7 +125,7 @@ func commandGroups(s *shell) []commandGroup {
 	p := &s.Process
 	return []commandGroup{
 		{"Run", []*cobra.Command{newDemo(s), newServe(s), newService(s), kernelcmd.NewStatus(p), newDoctor(s), newBackup(s), newRestore(s), runtimecmd.NewIntegrate(p), sendcmd.NewSend(p), sendcmd.NewCheck(p)}},
-		{"Decide", []*cobra.Command{approvalcmd.New(p), approvalcmd.NewPreapprovals(p), approvalcmd.NewJudge(p), exchangecmd.New(p), contactcmd.New(p), kernelcmd.NewPause(p), kernelcmd.NewResume(p), kernelcmd.NewQueue(p)}},
+		{"Decide", []*cobra.Command{consolecmd.New(p), approvalcmd.New(p), approvalcmd.NewPreapprovals(p), approvalcmd.NewJudge(p), exchangecmd.New(p), contactcmd.New(p), kernelcmd.NewPause(p), kernelcmd.NewResume(p), kernelcmd.NewQueue(p)}},
 		{"Tasks", []*cobra.Command{taskcmd.New(p), taskcmd.NewRunner(p), taskcmd.NewProse(p), taskcmd.NewLobster(p), runtimecmd.NewACP(p), runtimecmd.NewMCP(p), runtimecmd.NewMCPProxy(p), runtimecmd.NewMCPConnect(p), runtimecmd.NewA2AProxy(p), runtimecmd.NewToolGate(p), runtimecmd.NewHook(p)}},
 		{"Evidence", []*cobra.Command{auditcmd.New(p)}},
 		{"Rules", []*cobra.Command{configcmd.New(p), configcmd.NewPolicy(p), contentcmd.New(p), contentcmd.NewMeasure(p)}},

@@ -11,6 +11,8 @@
 //   - acp: runs an ACP agent on one attempt or review, and has the daemon decide about its tool calls
 //   - codexprobe: tries whether Codex asks its hooks about text typed into an open
 //     shell, and about calls from scripts
+//   - console: serves the page of `ocipd console` to a person's browser, checks who looks, and packs
+//     the answers of passkeys as SSH signatures
 //   - console/page: the page of the console as browsers get it
 //   - gatelink: connects a proxy to the daemon under an agent's grant: questions, people's
 //     decisions, outcomes

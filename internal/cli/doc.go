@@ -15,6 +15,7 @@
 //   - approvalsui: how people see and decide approval requests: live screen, text, signatures
 //   - auditcmd: the commands about the audit log
 //   - configcmd: the commands about the configuration and the policy
+//   - consolecmd: the commands of the console, the page in a browser
 //   - contactcmd: the commands about the address book
 //   - contentcmd: the commands that show and measure the detectors
 //   - demo: plays `ocipd demo`: scenes on its own daemon, the apps' view beside the log's records

@@ -70,6 +70,11 @@ func OperatorPath(kernelPath string) string {
 	return filepath.Join(filepath.Dir(kernelPath), "operator.sock")
 }
 
+// ConsolePath is the path of the console's socket for commands, beside the app socket.
+func ConsolePath(kernelPath string) string {
+	return filepath.Join(filepath.Dir(kernelPath), "console.sock")
+}
+
 // DatabasePath is the file of the embedded database. With store.url empty it is
 // openclawos/ocipd.db in $XDG_STATE_HOME, else in $HOME/.local/state, and empty
 // if neither is set. A store.url that is a path, or one behind "sqlite:" or

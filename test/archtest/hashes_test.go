@@ -21,6 +21,8 @@ var hashes = map[string]string{
 	"internal/store/db":           "on record: 16 digits that name a row by its primary key; seals",
 	"internal/kernel/exchanges":   "on record: the state of an exchange, of ids and times, which people sign",
 	"internal/evidence/export":    "the line of a record",
+	"internal/bridge/console":     "tokens and links, which are random, in memory",
+	"internal/cli/consolecmd":     "on record: the file of allowed signers with a new line",
 	"internal/base/filewatch":     "files of the operator's, in memory",
 	"internal/audit/fold":         "on record: the open rows of tables, of what other records say of them",
 	"internal/kernel/inbox":       "the key of cursors",

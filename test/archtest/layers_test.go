@@ -61,7 +61,7 @@ var (
 // process or a connection. All others are handed both.
 var clocks = []string{
 	"bench", "bench/detection", "bench/fault", "bench/soak", "client", "cmd/ocipd", "examples/go", "internal/api/client", "internal/bridge/hook", "internal/bridge/toolgate",
-	"internal/cli", "internal/cli/approvalsui", "internal/cli/auditcmd", "internal/cli/configcmd", "internal/cli/contactcmd", "internal/cli/contentcmd", "internal/cli/exchangecmd", "internal/cli/kernelcmd", "internal/cli/runtimecmd", "internal/cli/sendcmd", "internal/cli/demo", "internal/cli/doctor", "internal/cli/taskcmd",
+	"internal/cli", "internal/cli/approvalsui", "internal/cli/auditcmd", "internal/cli/configcmd", "internal/cli/consolecmd", "internal/cli/contactcmd", "internal/cli/contentcmd", "internal/cli/exchangecmd", "internal/cli/kernelcmd", "internal/cli/runtimecmd", "internal/cli/sendcmd", "internal/cli/demo", "internal/cli/doctor", "internal/cli/taskcmd",
 	"internal/daemon", "internal/daemon/supervisor", "test/witnesstest",
 }
 
@@ -111,12 +111,12 @@ var fences = []fence{
 	},
 	{
 		paths:   []string{"net"},
-		folders: []string{"internal/evidence/witness", "test/witnesstest", "internal/ipc", "internal/base/peer", "internal/api/client", "internal/daemon", "internal/daemon/metricshttp", "internal/daemon/notify", "internal/evidence/export", "internal/bridge/a2aproxy", "internal/bridge/mcpproxy", "internal/bridge/mcpprobe", "internal/bridge/mcpconnect", "internal/bridge/codexprobe", "internal/bridge/hook", "internal/bridge/judge", "bench", "bench/soak", "examples/go"},
+		folders: []string{"internal/evidence/witness", "test/witnesstest", "internal/ipc", "internal/base/peer", "internal/api/client", "internal/daemon", "internal/daemon/metricshttp", "internal/daemon/notify", "internal/evidence/export", "internal/bridge/a2aproxy", "internal/bridge/mcpproxy", "internal/bridge/mcpprobe", "internal/bridge/mcpconnect", "internal/bridge/codexprobe", "internal/bridge/console", "internal/bridge/hook", "internal/bridge/judge", "bench", "bench/soak", "examples/go"},
 		why:     "sockets stay with the folders that serve and dial them",
 	},
 	{
 		paths:   []string{"flag", "github.com/spf13/cobra", "github.com/spf13/pflag", "os/signal"},
-		folders: []string{"cmd/ocipd", "internal/cli", "internal/cli/approvalcmd", "internal/cli/auditcmd", "internal/cli/configcmd", "internal/cli/contactcmd", "internal/cli/contentcmd", "internal/cli/exchangecmd", "internal/cli/kernelcmd", "internal/cli/runtimecmd", "internal/cli/sendcmd", "internal/cli/taskcmd", "bench", "bench/detection", "bench/fault", "bench/soak"},
+		folders: []string{"cmd/ocipd", "internal/cli", "internal/cli/approvalcmd", "internal/cli/auditcmd", "internal/cli/configcmd", "internal/cli/consolecmd", "internal/cli/contactcmd", "internal/cli/contentcmd", "internal/cli/exchangecmd", "internal/cli/kernelcmd", "internal/cli/runtimecmd", "internal/cli/sendcmd", "internal/cli/taskcmd", "bench", "bench/detection", "bench/fault", "bench/soak"},
 		why:     "flags and signals belong to commands",
 	},
 	{
@@ -143,7 +143,7 @@ var unfenced = map[string]bool{
 
 // namedFiles are the folders of commands, whose files a person names: they are read with a
 // bound, by cli.ReadFile or durable.ReadUpTo.
-var namedFiles = []string{"cmd/ocipd", "internal/cli", "internal/cli/approvalcmd", "internal/cli/approvalsui", "internal/cli/auditcmd", "internal/cli/configcmd", "internal/cli/contactcmd", "internal/cli/contentcmd", "internal/cli/exchangecmd", "internal/cli/kernelcmd", "internal/cli/runtimecmd", "internal/cli/sendcmd", "internal/cli/taskcmd", "internal/bridge/toolmap"}
+var namedFiles = []string{"cmd/ocipd", "internal/cli", "internal/cli/approvalcmd", "internal/cli/approvalsui", "internal/cli/auditcmd", "internal/cli/configcmd", "internal/cli/consolecmd", "internal/cli/contactcmd", "internal/cli/contentcmd", "internal/cli/exchangecmd", "internal/cli/kernelcmd", "internal/cli/runtimecmd", "internal/cli/sendcmd", "internal/cli/taskcmd", "internal/bridge/toolmap"}
 
 // clockReads are the functions that read the clock or draw a fresh id, and
 // processEnds those that end the process. Keys are import path and name.

@@ -17,8 +17,9 @@ import (
 
 // Connected is the other end of a TCP connection within this machine.
 type Connected struct {
-	// UID is the user who opened the socket.
-	UID uint32
+	// UID is the user who opened the socket, if Known is set: the system still has the socket.
+	UID   uint32
+	Known bool
 	// Holders are the processes that have the socket open and can be inspected, named as
 	// [Peer.Process] does. A process of another user is not among them, unless root asks.
 	Holders []string
@@ -39,7 +40,7 @@ func OfTCP(client, server netip.AddrPort) (Connected, error) {
 	if err != nil {
 		return fail(err)
 	}
-	found := Connected{UID: uid}
+	found := Connected{UID: uid, Known: true}
 	if found.Holders = holders(inode); inode == 0 || len(found.Holders) == 0 {
 		return found, fmt.Errorf("cannot tell who holds the connection from %s: %w", client, ErrGone)
 	}

@@ -206,6 +206,19 @@ func (d *Examiner) Run(asJSON, quiet, fix bool) error {
 	return nil
 }
 
+// Findings makes all checks for a command's process, without repairs and without tests of gates.
+func Findings(ctx context.Context, p *cli.Process) (all []Diagnosis, err error) {
+	d := New(ctx, p)
+	d.look()
+	for _, q := range examinations() {
+		for _, f := range q.ask(d) {
+			f.Check = q.name
+			all = append(all, f)
+		}
+	}
+	return all, ctx.Err()
+}
+
 // mend makes the repairs if fix is set, and returns the results.
 func mend(found []Diagnosis, fix bool) (done []Diagnosis) {
 	for _, f := range found {

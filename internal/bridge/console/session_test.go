@@ -1,0 +1,332 @@
+package console
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+	"github.com/openclawos/ocipd/internal/api"
+)
+
+// A link works once and for a minute, its file is the user's alone and goes with it, and a session
+// ends after its time.
+func TestLink(t *testing.T) {
+	w := begin(t, acme)
+	told, err := Link(t.Context(), w.control)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(told.File)
+	if err != nil || info.Mode().Perm() != 0o600 {
+		t.Fatalf("the file is %v, %v", info, err)
+	}
+	if text, err := os.ReadFile(told.File); err != nil || !bytes.Contains(text, []byte(told.Link)) {
+		t.Errorf("the file leads to %q, %v", text, err)
+	}
+	_, code, _ := strings.Cut(told.Link, "#")
+	status, body := w.post("/session", `{"code":"`+code+`"}`, "")
+	var s struct {
+		Token  string `json:"token"`
+		Person string `json:"person"`
+	}
+	if err := json.Unmarshal(body, &s); err != nil || status != http.StatusOK || s.Person != fmt.Sprint("uid:", os.Geteuid()) {
+		t.Fatalf("%d %s", status, body)
+	}
+	if _, err := os.Stat(told.File); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the file is still there: %v", err)
+	}
+	for range 2 {
+		if status, body := w.post("/session", `{"code":"`+code+`"}`, ""); status != http.StatusUnauthorized || !bytes.Contains(body, []byte("used before")) {
+			t.Errorf("a second time: %d %s", status, body)
+		}
+	}
+	if got := w.records("console_link_reused"); len(got) == 0 {
+		t.Error("the second use is not on record")
+	}
+	late := w.code()
+	w.clock.forward(linkTime)
+	if status, body := w.post("/session", `{"code":"`+late+`"}`, ""); status != http.StatusUnauthorized || !bytes.Contains(body, []byte("older than a minute")) {
+		t.Errorf("late: %d %s", status, body)
+	}
+	w.call(s.Token, "kernel.status", map[string]any{}, nil)
+	w.clock.forward(sessionTime - linkTime)
+	if status, _ := w.post("/call", `{"method":"kernel.status"}`, s.Token); status != http.StatusUnauthorized {
+		t.Errorf("after %s: %d", sessionTime, status)
+	}
+}
+
+// There is never a cookie, and every answer has the headers, whatever it is.
+func TestCookieless(t *testing.T) {
+	w := begin(t, acme)
+	token := w.session()
+	browser := w.browser()
+	look := func(r *http.Request) {
+		t.Helper()
+		answer, err := browser.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		if len(answer.Header.Values("Set-Cookie")) > 0 {
+			t.Errorf("%s %s sets a cookie", r.Method, r.URL)
+		}
+		for name, value := range headers {
+			if got := answer.Header.Values(name); len(got) != 1 || got[0] != value {
+				t.Errorf("%s %s: %s is %q", r.Method, r.URL, name, got)
+			}
+		}
+	}
+	for _, path := range []string{"/session", "/call", "/health", "/texts", "/decide", "/enrol", "/nothing"} {
+		for _, bearer := range []string{token, "", "wrong"} {
+			r := w.request(path, `{"code":"none","method":"kernel.status"}`, bearer)
+			r.Header.Set("Cookie", "session="+token)
+			look(r)
+			other := r.Clone(t.Context())
+			other.Host = "evil.example"
+			other.Body, other.ContentLength = nil, 0
+			look(other)
+		}
+	}
+	for _, path := range []string{"/", "/app.js", "/app.css", "/session", "/favicon.ico"} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.place.Origin()+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		look(r)
+	}
+	// A cookie opens nothing.
+	r := w.request("/call", `{"method":"kernel.status"}`, "")
+	r.Header.Set("Cookie", "token="+token+"; Authorization=Bearer "+token)
+	answer, err := browser.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusUnauthorized {
+		t.Errorf("a cookie: %d", answer.StatusCode)
+	}
+}
+
+// Bodies are read strictly and within bounds, and a fault is named.
+func TestBodies(t *testing.T) {
+	w := begin(t, acme)
+	token := w.session()
+	for _, tc := range []struct {
+		path, body string
+		status     int
+		want       string
+	}{
+		{"/call", `{"method":"kernel.status","extra":1}`, 400, `"path":"extra"`},
+		{"/call", `{"method":"kernel.status","method":"audit.query"}`, 400, `"path":"method"`},
+		{"/call", `{"method":"audit.query","params":{"after":1}}`, 400, `after`},
+		{"/call", `{"method":"audit.query","params":{"limit":1,"limit":2}}`, 400, `limit`},
+		{"/call", `{"method":"audit.query","params":{"limit":5000}}`, 400, `limit`},
+		{"/call", `{"method":7}`, 400, `"path":"method"`},
+		{"/call", `{}`, 400, `"path":"method"`},
+		{"/call", ``, 400, `INVALID_PARAMS`},
+		{"/call", `{"method":"kernel.status"} {}`, 400, `INVALID_PARAMS`},
+		{"/call", "{\"method\":\"kernel.\xff\"}", 400, `INVALID_PARAMS`},
+		{"/call", `{"method":"sending.resume","params":{"agent":"it's"}}`, 403, `"command":"ocipd call sending.resume '{\"agent\":\"it'\\''s\"}'"`},
+		{"/call", `{"method":"approval.resolve","params":{}}`, 403, `FORBIDDEN`},
+		{"/call", `{"method":"audit.tail"}`, 403, `FORBIDDEN`},
+		{"/call", `{"method":"` + strings.Repeat("x", maxBody) + `"}`, 413, `1048576`},
+		{"/decide", `{"approvalId":"x","decision":"approve"}`, 400, `digest`},
+		{"/decide", `{"approvalId":"x","decision":"perhaps","digest":"x"}`, 400, `decision`},
+		{"/texts", `{"approvalId":"x","decision":"approve","note":"` + strings.Repeat("x", 1025) + `"}`, 400, `note`},
+		{"/texts", `{"approvalId":"none","decision":"approve"}`, 200, `NOT_FOUND`},
+		{"/stream", `{"after":-1}`, 400, `"path":"after"`},
+		{"/session", `{"code":"x","token":"y"}`, 400, `"path":"token"`},
+		{"/enrol", `{"code":"1","spki":"%%","credentialId":""}`, 400, `"path":"spki"`},
+		{"/health", `[]`, 400, `INVALID_PARAMS`},
+	} {
+		if status, body := w.post(tc.path, tc.body, token); status != tc.status || !bytes.Contains(body, []byte(tc.want)) {
+			t.Errorf("%s %.80s: %d %s, want %d %s", tc.path, tc.body, status, body, tc.status, tc.want)
+		}
+	}
+}
+
+// follow opens a stream and returns its lines.
+func (w *world) follow(ctx context.Context, token, body string) <-chan map[string]any {
+	w.Helper()
+	answer, err := w.browser().Do(w.request("/stream", body, token).WithContext(ctx))
+	if err != nil {
+		w.Fatal(err)
+	}
+	if answer.StatusCode != http.StatusOK {
+		w.Fatalf("the stream: %s", answer.Status)
+	}
+	lines := make(chan map[string]any, 1<<14)
+	go func() {
+		defer close(lines)
+		defer answer.Body.Close()
+		scanner := bufio.NewScanner(answer.Body)
+		scanner.Buffer(nil, 16<<20)
+		for scanner.Scan() {
+			var one map[string]any
+			if json.Unmarshal(scanner.Bytes(), &one) == nil {
+				lines <- one
+			}
+		}
+	}()
+	return lines
+}
+
+// next is the next line of a kind.
+func next(t *testing.T, lines <-chan map[string]any, kind string) map[string]any {
+	t.Helper()
+	for one := range lines {
+		if one["kind"] == kind {
+			return one
+		}
+	}
+	t.Fatalf("the stream ended without %s", kind)
+	return nil
+}
+
+// seq is the number of a record's line.
+func seq(line map[string]any) int {
+	record, _ := line["record"].(map[string]any)
+	n, _ := record["seq"].(float64)
+	return int(n)
+}
+
+// All pages are told the same; a page that comes later is told all that it has missed; and a daemon
+// that goes and comes back is told of, with nothing lost.
+func TestStream(t *testing.T) {
+	w := begin(t, signing)
+	token := w.session()
+	w.hold("I promise the bridge by Friday")
+	whole := w.follow(t.Context(), token, `{"after":0}`)
+	last := 0
+	for want := 1; want <= 8; want++ {
+		if last = seq(next(t, whole, "record")); last != want {
+			t.Fatalf("record %d, want %d", last, want)
+		}
+	}
+	live := w.follow(t.Context(), token, `{}`)
+	if one := next(t, live, "request"); one["why"] != "commitment" {
+		t.Errorf("the request is %v", one)
+	}
+	next(t, live, "caught")
+	id := w.hold("I promise the harbour by Friday")
+	if a, _ := next(t, live, "request")["approval"].(map[string]any); a["approvalId"] != id {
+		t.Errorf("told is %v", a)
+	}
+	w.stop()
+	if one := next(t, live, "gone"); one["since"] == "" || one["because"] == "" {
+		t.Errorf("gone is %v", one)
+	}
+	if status, body := w.post("/call", `{"method":"kernel.status"}`, token); status != http.StatusServiceUnavailable && status != http.StatusForbidden {
+		t.Errorf("without a daemon: %d %s", status, body)
+	}
+	if status, body := w.post("/stream", `{}`, token); status != http.StatusServiceUnavailable {
+		t.Errorf("without a daemon: %d %s", status, body)
+	}
+	w.start()
+	next(t, live, "back")
+	next(t, live, "status")
+	next(t, live, "caught")
+	w.hold("I promise the tower by Friday")
+	before := last
+	for before < last+3 {
+		if n := seq(next(t, whole, "record")); n != before+1 {
+			t.Fatalf("record %d comes after %d", n, before)
+		}
+		before++
+	}
+}
+
+// A page that does not read is ended at its bound, and the others are not delayed.
+func TestSlowPage(t *testing.T) {
+	ended := false
+	s := &stream{wake: make(chan struct{}, 1), end: func() { ended = true }}
+	other := &stream{wake: make(chan struct{}, 1), end: func() { t.Error("a page that reads is ended") }}
+	h := newHub(nil, nil)
+	h.pages[s], h.pages[other] = true, true
+	text := bytes.Repeat([]byte("x"), 1<<20)
+	for range 5 {
+		h.tell(text)
+		batch, _ := other.take()
+		other.wrote(len(batch))
+	}
+	if _, over := s.take(); !ended || !over {
+		t.Error("a page that does not read is kept")
+	}
+	if s.waiting <= maxQueue || len(s.lines) > 0 {
+		t.Errorf("%d bytes and %d lines are kept", s.waiting, len(s.lines))
+	}
+}
+
+// The address is made once, and a file that is none is refused.
+func TestPlace(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "console.json")
+	first, err := OpenPlace(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := OpenPlace(t.Context(), path); err != nil || again != first {
+		t.Errorf("again: %+v, %v; was %+v", again, err, first)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+	pages, err := first.Listen(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		for _, l := range pages {
+			_ = l.Close()
+		}
+	}()
+	if _, err := first.Listen(t.Context()); err == nil || !strings.Contains(err.Error(), "another program listens") {
+		t.Errorf("a second console: %v", err)
+	}
+}
+
+func FuzzPlace(f *testing.F) {
+	f.Add([]byte(`{"host":"0123456789abcdef.localhost","port":20000}`))
+	f.Add([]byte(`{"host":"0123456789ABCDEF.localhost","port":0}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		p, err := parsePlace(text)
+		if err == nil && (len(p.Host) != 16+len(domain) || strings.Trim(p.Host, "0123456789abcdef.localhost") != "" || p.Port == 0) {
+			t.Errorf("%s is %+v", text, p)
+		}
+	})
+}
+
+func FuzzBody(f *testing.F) {
+	f.Add([]byte(`{"approvalId":"x","decision":"approve","digest":"d","assertion":{"credentialId":"AAAA"}}`))
+	f.Add([]byte(`{"method":"x","method":"y"}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		if p, no := parse[made](body); no == nil && (p.ApprovalID == "" || len(p.Note) > api.MaxNote) {
+			t.Errorf("%q is %+v", body, p)
+		} else if no != nil && (no.status != http.StatusBadRequest || no.Message == "") {
+			t.Errorf("%q is refused as %+v", body, no)
+		}
+		_, _ = parse[called](body)
+	})
+}
+
+func FuzzPasskeys(f *testing.F) {
+	f.Add([]byte(`{"passkeys":[{"credentialId":"AAAA","key":"ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHeTqnIGE7lMXhdVhxQsZ3kP0bV3rbN4y3Pnc0gwLZSM"}]}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var p passkeys
+		if parsePasskeys(text, &p) != nil {
+			return
+		}
+		for _, k := range p.Passkeys {
+			if _, err := p.find(k.CredentialID); err != nil {
+				t.Errorf("%s: %v", text, err)
+			}
+		}
+	})
+}
