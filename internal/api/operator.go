@@ -389,6 +389,7 @@ type AuditStatsParams struct {
 	Since  time.Time `json:"since,omitzero" doc:"The first time; that of the first record by default."`
 	Until  time.Time `json:"until,omitzero" doc:"The last time; now by default."`
 	Bucket int       `json:"bucket,omitzero" is:"range=0..31622400" doc:"The length of a bucket in seconds, in whole minutes; chosen by the daemon if absent."`
+	Pairs  bool      `json:"pairs,omitzero" doc:"Adds the messages of each pair of sender and receiver, the most frequent 1000."`
 }
 
 // AuditStats is the answer of audit.stats.

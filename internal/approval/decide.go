@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -544,6 +545,12 @@ func (d *Decision) Conclude(state string, data jsontext.Value) error {
 	if d.proof != nil {
 		maps.Copy(record.Details, d.proof)
 		record.PolicyApplied, record.PolicyResult = byJudge, string(ocip.Allow)
+	}
+	if d.By.Fingerprint != "" || strings.HasPrefix(d.By.By, "uid:") {
+		record.Details["kind"], record.Details["waitedMs"] = r.Kind, max(0, d.By.At-r.AskedAt)
+		if r.PolicyApplied != "" {
+			record.Details["heldBy"] = r.PolicyApplied
+		}
 	}
 	if d.Grant != "" {
 		record.Details["grantId"] = d.Grant

@@ -59,6 +59,15 @@ type Stats struct {
 	RuleCount  int        `json:"ruleCount"`
 	Codes      []StatsRow `json:"codes"`
 	CodeCount  int        `json:"codeCount"`
+	// Pairs are the messages that the local agents sent or tried to send, by receiver, most first,
+	// at most [StatsPairs]; PairCount is the full number. Both are absent if they are not asked for.
+	Pairs     []StatsPair `json:"pairs,omitempty"`
+	PairCount int         `json:"pairCount,omitzero"`
+	// KindTimes and RuleTimes say how long people took to decide about requests, by the kind of the
+	// request and by the rule that held it, most decisions first, at most [StatsRows] each. Decisions
+	// from before the daemon recorded the time do not count.
+	KindTimes []StatsTime `json:"kindTimes,omitempty"`
+	RuleTimes []StatsTime `json:"ruleTimes,omitempty"`
 }
 
 // StatsBucket are the numbers of a stretch of time.
@@ -77,14 +86,16 @@ type StatsRow struct {
 const (
 	// StatsRows bounds each list of agents, rules and codes.
 	StatsRows = 100
+	// StatsPairs bounds the pairs.
+	StatsPairs = 1000
 	// StatsBuckets bounds the buckets; if there would be more, they are made longer.
 	StatsBuckets = 1000
 	// statsColumns is the largest number of buckets if the caller does not choose.
 	statsColumns = 60
 )
 
-// Subject is the key of the counts.
-type Subject struct{ Agent, Rule, Code, Result string }
+// Subject is the key of the counts. About is a receiver or a time, in a form of this package.
+type Subject struct{ Agent, Rule, Code, Result, About string }
 
 // SubjectOf returns the subject of a record. If no rule decided about it, it counts for its kind.
 func SubjectOf(r *Record) Subject {
@@ -92,6 +103,7 @@ func SubjectOf(r *Record) Subject {
 	if s.Rule == "" && s.Result == "" {
 		s.Rule = r.ActionType
 	}
+	s.About = aboutOf(r)
 	return s
 }
 
@@ -103,6 +115,8 @@ type Tally struct {
 	total                Verdicts
 	buckets              []Verdicts
 	agents, rules, codes map[string]*Verdicts
+	pairs                map[StatsPair]*StatsPair
+	kinds, held          times
 }
 
 // NewTally begins counts for a time, widened to whole minutes, in buckets of a length, rounded up
@@ -111,6 +125,7 @@ func NewTally(since, until time.Time, bucket time.Duration) *Tally {
 	t := &Tally{
 		since: since.UTC().Truncate(time.Minute), until: until.UTC().Truncate(time.Minute),
 		agents: make(map[string]*Verdicts), rules: make(map[string]*Verdicts), codes: make(map[string]*Verdicts),
+		pairs: make(map[StatsPair]*StatsPair), kinds: make(times), held: make(times),
 	}
 	if t.until.Before(until) {
 		t.until = t.until.Add(time.Minute)
@@ -193,6 +208,7 @@ func (t *Tally) AddFor(s Subject, n int) {
 	add(t.agents, s.Agent)
 	add(t.rules, s.Rule)
 	add(t.codes, s.Code)
+	t.addAbout(s, n)
 }
 
 // Stats returns the counts.
@@ -203,6 +219,7 @@ func (t *Tally) Stats() Stats {
 		Agents:  statsRows(t.agents), AgentCount: len(t.agents),
 		Rules: statsRows(t.rules), RuleCount: len(t.rules),
 		Codes: statsRows(t.codes), CodeCount: len(t.codes),
+		Pairs: t.pairRows(), PairCount: len(t.pairs), KindTimes: t.kinds.rows(), RuleTimes: t.held.rows(),
 	}
 	for i := range t.buckets {
 		s.Buckets[i] = StatsBucket{Start: time.Unix(t.first+int64(i)*t.bucket, 0).UTC(), Verdicts: t.buckets[i]}

@@ -362,3 +362,33 @@ func TestBehalfOfASigner(t *testing.T) {
 		t.Errorf("the decision: %+v", r)
 	}
 }
+
+// The statistics have the pairs of sender and receiver, and how long people took to decide, also
+// after the index was written.
+func TestStatsOfPairsAndTimes(t *testing.T) {
+	h := build(t, acme)
+	h.channel("@openclawos/telegram", "telegram")
+	alice := h.agent("@acme/alice")
+	alice.dispatch("telegram:dave", "How far is the lighthouse?", nil)
+	held := alice.held("COMMITMENT_REQUIRES_HUMAN", "telegram:dave", promise, fresh(nil))
+	h.decides(api.DecideDeny, held.ApprovalID)
+	var e *api.Error
+	if e = alice.refuse(api.Forbidden, "message.dispatch", map[string]any{"sessionKey": "telegram:eve", "content": "How far is the harbour?"}); e == nil {
+		t.Fatal("a message to another tenant is sent")
+	}
+	for range 2 {
+		var plain, s api.AuditStats
+		h.operator("audit.stats", map[string]any{}, &plain)
+		h.operator("audit.stats", map[string]any{"pairs": true}, &s)
+		if plain.Pairs != nil || plain.PairCount != 0 || len(s.Pairs) != 2 || s.PairCount != 2 {
+			t.Fatalf("pairs %+v, without asking %+v", s.Pairs, plain.Pairs)
+		}
+		if got, want := fmt.Sprint(s.Pairs), "[{agent-alice-1 agent-dave-1 agent 1 1 0 0} {agent-alice-1 agent-eve-1 agent 0 0 1 1}]"; got != want {
+			t.Errorf("pairs %s, want %s", got, want)
+		}
+		if len(s.KindTimes) != 1 || s.KindTimes[0].Name != "message" || s.KindTimes[0].Decided != 1 || s.KindTimes[0].P50 <= 0 || len(s.RuleTimes) != 1 || s.RuleTimes[0].Name != "commitment" {
+			t.Errorf("times %+v, %+v", s.KindTimes, s.RuleTimes)
+		}
+		h.restart()
+	}
+}

@@ -79,5 +79,9 @@ func (d *Daemon) auditVerify(ctx context.Context, _ *api.Empty) (api.AuditVerify
 func (d *Daemon) auditStats(ctx context.Context, p *api.AuditStatsParams) (api.AuditStats, error) {
 	// Larger buckets than this make no difference.
 	const longest = 1 << 31
-	return d.index.Stats(ctx, p.Since, p.Until, time.Duration(min(max(0, p.Bucket), longest))*time.Second)
+	stats, err := d.index.Stats(ctx, p.Since, p.Until, time.Duration(min(max(0, p.Bucket), longest))*time.Second)
+	if !p.Pairs {
+		stats.Pairs, stats.PairCount = nil, 0
+	}
+	return stats, err
 }

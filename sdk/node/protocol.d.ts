@@ -496,6 +496,10 @@ export interface AuditStats {
   ruleCount: number;
   codes: AuditStatsRow[];
   codeCount: number;
+  pairs?: AuditStatsPair[];
+  pairCount?: number;
+  kindTimes?: AuditStatsTime[];
+  ruleTimes?: AuditStatsTime[];
 }
 
 export interface AuditStatsBucket {
@@ -506,6 +510,16 @@ export interface AuditStatsBucket {
   none: number;
 }
 
+export interface AuditStatsPair {
+  from: string;
+  to?: string;
+  kind: string;
+  sent: number;
+  held: number;
+  refused: number;
+  wall: number;
+}
+
 export interface AuditStatsParams {
   /** The first time; that of the first record by default. */
   since?: string;
@@ -513,6 +527,8 @@ export interface AuditStatsParams {
   until?: string;
   /** The length of a bucket in seconds, in whole minutes; chosen by the daemon if absent. */
   bucket?: number;
+  /** Adds the messages of each pair of sender and receiver, the most frequent 1000. */
+  pairs?: boolean;
 }
 
 export interface AuditStatsRow {
@@ -521,6 +537,13 @@ export interface AuditStatsRow {
   deny: number;
   requireApproval: number;
   none: number;
+}
+
+export interface AuditStatsTime {
+  name: string;
+  decided: number;
+  p50: number;
+  p90: number;
 }
 
 export interface AuditStatus {

@@ -29,7 +29,7 @@ const applicationID = 0x6f636978
 
 // form returns a number for the structure of the file: its version and its members.
 func form() int64 {
-	made := []byte("4")
+	made := []byte("5")
 	for _, m := range audit.Filters() {
 		made = append(append(made, ' '), m.Name...)
 	}
@@ -59,6 +59,7 @@ CREATE TABLE subjects (
     rule   TEXT NOT NULL,
     code   TEXT NOT NULL,
     result TEXT NOT NULL,
+    about  TEXT NOT NULL,
     PRIMARY KEY (shard, number)
 ) STRICT, WITHOUT ROWID;
 PRAGMA application_id=%d;

@@ -136,10 +136,10 @@ func columnBytes(stmt *sqlite.Stmt, col int) []byte {
 
 // subjectsOf returns the subjects of a shard's counts, in their order.
 func subjectsOf(conn *sqlite.Conn, shard uint64) (list []audit.Subject, err error) {
-	err = sqlitex.Execute(conn, `SELECT agent, rule, code, result FROM subjects WHERE shard = ? ORDER BY number`, &sqlitex.ExecOptions{
+	err = sqlitex.Execute(conn, `SELECT agent, rule, code, result, about FROM subjects WHERE shard = ? ORDER BY number`, &sqlitex.ExecOptions{
 		Args: []any{int64(shard)},
 		ResultFunc: func(stmt *sqlite.Stmt) error {
-			list = append(list, audit.Subject{Agent: stmt.ColumnText(0), Rule: stmt.ColumnText(1), Code: stmt.ColumnText(2), Result: stmt.ColumnText(3)})
+			list = append(list, audit.Subject{Agent: stmt.ColumnText(0), Rule: stmt.ColumnText(1), Code: stmt.ColumnText(2), Result: stmt.ColumnText(3), About: stmt.ColumnText(4)})
 			return nil
 		},
 	})
@@ -216,8 +216,8 @@ func (s *shard) subject(of audit.Subject) (int, error) {
 	}
 	number = len(s.subjects)
 	s.subjects[of] = number
-	return number, sqlitex.Execute(s.conn, `INSERT INTO subjects VALUES (?, ?, ?, ?, ?, ?)`, &sqlitex.ExecOptions{
-		Args: []any{int64(s.number), number, of.Agent, of.Rule, of.Code, of.Result},
+	return number, sqlitex.Execute(s.conn, `INSERT INTO subjects VALUES (?, ?, ?, ?, ?, ?, ?)`, &sqlitex.ExecOptions{
+		Args: []any{int64(s.number), number, of.Agent, of.Rule, of.Code, of.Result, of.About},
 	})
 }
 

@@ -49,6 +49,13 @@ func checkStats(t *testing.T, x *Index, l *memLog, since, until time.Time, bucke
 			}
 		}
 	}
+	plain := audit.NewTally(got.Since, got.Until, time.Minute)
+	for i := range entries {
+		plain.Add(&entries[i])
+	}
+	if want := plain.Stats(); !reflect.DeepEqual(got.Pairs, want.Pairs) || got.PairCount != want.PairCount || !reflect.DeepEqual(got.KindTimes, want.KindTimes) || !reflect.DeepEqual(got.RuleTimes, want.RuleTimes) {
+		t.Errorf("pairs %v, times %v, %v, want %v, %v, %v", got.Pairs, got.KindTimes, got.RuleTimes, want.Pairs, want.KindTimes, want.RuleTimes)
+	}
 	if got.Verdicts != all {
 		t.Errorf("%+v in all, want %+v", got.Verdicts, all)
 	}

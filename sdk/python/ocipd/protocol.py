@@ -491,7 +491,7 @@ class AuditRotateKeyResult(TypedDict):
     auditSeq: int
 
 
-class AuditStats(TypedDict):
+class _AuditStats(TypedDict):
     since: str
     until: str
     bucket: int
@@ -503,6 +503,13 @@ class AuditStats(TypedDict):
     ruleCount: int
     codes: List['AuditStatsRow']
     codeCount: int
+
+
+class AuditStats(_AuditStats, total=False):
+    pairs: List['AuditStatsPair']
+    pairCount: int
+    kindTimes: List['AuditStatsTime']
+    ruleTimes: List['AuditStatsTime']
 
 
 class AuditStatsBucket(TypedDict):
@@ -520,6 +527,8 @@ class AuditStatsParams(TypedDict, total=False):
     until: str
     # The length of a bucket in seconds, in whole minutes; chosen by the daemon if absent.
     bucket: int
+    # Adds the messages of each pair of sender and receiver, the most frequent 1000.
+    pairs: bool
 
 
 class AuditStatsRow(TypedDict):
@@ -528,6 +537,13 @@ class AuditStatsRow(TypedDict):
     deny: int
     requireApproval: int
     none: int
+
+
+class AuditStatsTime(TypedDict):
+    name: str
+    decided: int
+    p50: float
+    p90: float
 
 
 class _AuditStatus(TypedDict):
@@ -3344,6 +3360,16 @@ AgentMessage = TypedDict("AgentMessage", {
     "expires_at": "str",
     "task_id": "str",
     "metadata": "Dict[str, Any]",
+}, total=False)
+
+AuditStatsPair = TypedDict("AuditStatsPair", {
+    "from": "str",
+    "to": "str",
+    "kind": "str",
+    "sent": "int",
+    "held": "int",
+    "refused": "int",
+    "wall": "int",
 }, total=False)
 
 Empty = Dict[str, Any]
