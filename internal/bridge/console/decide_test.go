@@ -115,8 +115,7 @@ func (w *world) decided(token, id, decision, digest string, credential []byte, c
 	return status, string(text)
 }
 
-// TestPasskeyDecides makes decisions by a passkey in software. The same in a browser is
-// TestPasskeyInBrowser.
+// TestPasskeyDecides makes decisions by a passkey in software.
 func TestPasskeyDecides(t *testing.T) {
 	w := begin(t, signing)
 	token := w.session()

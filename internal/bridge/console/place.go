@@ -128,7 +128,7 @@ func newPlace(ctx context.Context) (Place, error) {
 // Listen opens the port, over IPv4 and, if the machine has it, IPv6. Browsers may use either: on one
 // that is left free, another program could answer under the console's name.
 func (p Place) Listen(ctx context.Context) (list []net.Listener, err error) {
-	for _, ip := range Addresses() {
+	for _, ip := range addresses() {
 		l, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(ip, strconv.Itoa(int(p.Port))))
 		if err != nil {
 			for _, l := range list {
@@ -144,36 +144,12 @@ func (p Place) Listen(ctx context.Context) (list []net.Listener, err error) {
 	return list, nil
 }
 
-// Addresses are the addresses of the loopback interface that this machine has.
-func Addresses() []string {
+// addresses are the addresses of the loopback interface that this machine has.
+func addresses() []string {
 	list := []string{"127.0.0.1"}
 	if l, err := net.ListenTCP("tcp6", &net.TCPAddr{IP: net.IPv6loopback}); err == nil {
 		_ = l.Close() // it was only tried
 		list = append(list, "::1")
 	}
 	return list
-}
-
-// Sort finds the listeners of pages and the one for commands among files that a service manager
-// opened.
-func Sort(files []*os.File) (pages []net.Listener, control net.Listener, err error) {
-	for _, f := range files {
-		l, err := net.FileListener(f)
-		if err = errors.Join(err, f.Close()); err != nil {
-			return nil, nil, fmt.Errorf("cannot use the socket %s: %w", f.Name(), err)
-		}
-		switch at := l.Addr().(type) {
-		case *net.UnixAddr:
-			control = l
-		case *net.TCPAddr:
-			if !at.IP.IsLoopback() {
-				return nil, nil, fmt.Errorf("cannot use the socket at %s: it is open to other machines", at)
-			}
-			pages = append(pages, l)
-		}
-	}
-	if len(pages) == 0 || control == nil {
-		return nil, nil, errors.New("cannot use the service manager's sockets: want a port of this machine and a socket for commands; write the units again: ocipd service install --console")
-	}
-	return pages, control, nil
 }

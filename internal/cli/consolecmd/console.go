@@ -16,7 +16,6 @@ import (
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/cli/doctor"
 	"github.com/openclawos/ocipd/internal/config"
-	"github.com/openclawos/ocipd/internal/daemon/supervisor"
 	"github.com/spf13/cobra"
 )
 
@@ -37,8 +36,7 @@ func New(p *cli.Process) *cobra.Command {
 		Short: "look at the daemon and decide in a browser",
 		Long: `Open a page in your browser that shows what waits, what happens and what is wrong,
 and on which you decide about requests. The page is served by this command, which
-goes on until you interrupt it, unless a console runs already: as a service, after
-"ocipd service install --console".
+goes on until you interrupt it. If a console runs already, its page is opened.
 
 The link works once, for 60 seconds; the page then lasts 12 hours, or as long as
 the console runs. Nobody but your own processes gets an answer, and no app and no
@@ -88,17 +86,6 @@ func (s *command) open(ctx context.Context) error {
 	p, err := s.places()
 	if err != nil {
 		return err
-	}
-	if files := supervisor.Files(); len(files) > 0 {
-		pages, control, err := console.Sort(files)
-		if err != nil {
-			return err
-		}
-		place, err := console.OpenPlace(ctx, p.address)
-		if err != nil {
-			return errors.Join(err, control.Close())
-		}
-		return s.serve(ctx, p, place, pages, control)
 	}
 	return s.with(ctx, p, func(ctx context.Context, own bool) error {
 		told, err := console.Link(ctx, p.control)
