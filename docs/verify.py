@@ -212,7 +212,7 @@ class Text(bytes):
 
 
 # The tables whose rows have seals, with the columns that the seals do not cover.
-SEALED = dict.fromkeys("app_processes approvals brought commitment_grants current_exchanges effects escalations exchanges grants heard meta outbox owed paused queues releases request_keys runs seen_agents speakers task_deps task_parts".split(), ())
+SEALED = dict.fromkeys("app_processes approvals brought commitment_grants current_exchanges effects escalations exchanges grants heard lane_sent lane_taken lanes meta outbox owed paused queues releases request_keys runs seen_agents speakers task_deps task_parts".split(), ())
 SEALED.update(sessions=("last_active_at", "message_count"), spent=("count",), tasks=("blocked",))
 
 
@@ -279,6 +279,7 @@ class Rows:
         "releases": (["state", "expiresAt"], None, ["approvalId"], lambda r, now: r[0] in ("ready", "claimed")),
         "tasks": (["tenant", "phase", "seq", "parts", "bound", "unsettled"], None, ["taskId"], lambda r, now: r[1] not in ("completed", "failed") or r[5:] not in ([], [0])),
         "grants": (["actor", "role", "task", "expiresAt", "revokedAt", "token", "holder"], None, [], lambda r, now: r[3] > now and r[4] == 0),
+        "lanes": (["last"], 0, [], lambda r, now: True),
     }
     SQL = {
         "exchanges": "SELECT agent, id, conversation_id, member(state, 'type'), outcome, member(state, 'round'), member(state, 'maxRounds'), expires_at, coalesce(member(state, 'forPerson'), 0) FROM exchanges WHERE outcome = 'in_progress'",
@@ -289,6 +290,7 @@ class Rows:
         "releases": "SELECT approval, state, expires_at FROM releases WHERE state IN ('ready', 'claimed')",
         "tasks": "SELECT id, tenant, CASE WHEN is_open <> (phase IN ('completed', 'failed')) THEN phase ELSE '?' END, seq FROM tasks WHERE is_open = 1 OR id IN (SELECT task_id FROM effects)",
         "grants": "SELECT id, member(body, 'actor'), member(body, 'role'), task_id, expires_at, member(body, 'revoked_at'), token, member(body, 'holder') FROM grants",
+        "lanes": "SELECT name, last FROM lanes",
     }
 
     def __init__(self, first):

@@ -25,6 +25,7 @@ import (
 	"github.com/openclawos/ocipd/internal/cli/contactcmd"
 	"github.com/openclawos/ocipd/internal/cli/contentcmd"
 	"github.com/openclawos/ocipd/internal/cli/exchangecmd"
+	"github.com/openclawos/ocipd/internal/cli/fleetcmd"
 	"github.com/openclawos/ocipd/internal/cli/kernelcmd"
 	"github.com/openclawos/ocipd/internal/cli/runtimecmd"
 	"github.com/openclawos/ocipd/internal/cli/sendcmd"
@@ -124,7 +125,7 @@ const toolsGroup = "Tools"
 func commandGroups(s *shell) []commandGroup {
 	p := &s.Process
 	return []commandGroup{
-		{"Run", []*cobra.Command{newDemo(s), newServe(s), newService(s), kernelcmd.NewStatus(p), newDoctor(s), newBackup(s), newRestore(s), runtimecmd.NewIntegrate(p), sendcmd.NewSend(p), sendcmd.NewCheck(p)}},
+		{"Run", []*cobra.Command{newDemo(s), newServe(s), newService(s), kernelcmd.NewStatus(p), newDoctor(s), newBackup(s), newRestore(s), fleetcmd.New(p), runtimecmd.NewIntegrate(p), sendcmd.NewSend(p), sendcmd.NewCheck(p)}},
 		{"Decide", []*cobra.Command{consolecmd.New(p), approvalcmd.New(p), approvalcmd.NewPreapprovals(p), approvalcmd.NewJudge(p), exchangecmd.New(p), contactcmd.New(p), kernelcmd.NewPause(p), kernelcmd.NewResume(p), kernelcmd.NewQueue(p)}},
 		{"Tasks", []*cobra.Command{taskcmd.New(p), taskcmd.NewRunner(p), taskcmd.NewProse(p), taskcmd.NewLobster(p), runtimecmd.NewACP(p), runtimecmd.NewMCP(p), runtimecmd.NewMCPProxy(p), runtimecmd.NewMCPConnect(p), runtimecmd.NewA2AProxy(p), runtimecmd.NewToolGate(p), runtimecmd.NewHook(p)}},
 		{"Evidence", []*cobra.Command{auditcmd.New(p)}},

@@ -17,6 +17,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/api/client"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/fleet/fleetapi"
 	"github.com/openclawos/ocipd/test/buildtest"
 	"github.com/rogpeppe/go-internal/testscript"
 )
@@ -59,8 +60,11 @@ func TestMain(m *testing.M) {
 //	exits CODE ARGS...        run ocipd and want this exit code
 //	records FILE COUNT        write an audit log
 //	brought FILE APP SESSION  write one in which an app brought a message in
+//	sends SOCKET APP KEY TEXT send a message as an app, and print the receipt of the other host
 //	edit FILE OLD NEW         replace the first OLD in a file
 //	capture NAME REGEXP       set NAME to the first group found in stdout
+//
+// fleet.txtar runs the commands of docs/guides/fleet.md.
 func TestScripts(t *testing.T) {
 	found, err := filepath.Glob("testdata/script/*.txtar")
 	if err != nil || len(found) < 6 {
@@ -95,6 +99,7 @@ func TestScripts(t *testing.T) {
 			"records": records,
 			"brought": brought,
 			"writes":  writes,
+			"sends":   sends,
 			"edit":    edit,
 			"capture": capture,
 		},
@@ -202,6 +207,33 @@ func writes(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	ts.Check(app.Call(ctx, "capability.register", map[string]any{"type": "channel", "config": map[string]any{"channelId": channel}}, nil))
 	ts.Check(app.Call(ctx, "agent.queue", map[string]any{"sessionKey": args[0], "text": "hi", "metadata": jsontext.Value(args[1])}, nil))
+}
+
+// sends sends a message to an agent on another host, and waits for that host's receipt.
+func sends(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 4 {
+		ts.Fatalf("usage: sends SOCKET APP KEY TEXT")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	app, err := client.Dial(ctx, args[0])
+	ts.Check(err)
+	defer app.Close()
+	_, err = app.Register(ctx, &api.Manifest{
+		ID: args[1], Name: "agent", Version: "1.0.0", Type: "app", Main: "m", Protocol: api.ManifestProtocol{Version: api.ProtocolVersion},
+	})
+	ts.Check(err)
+	ts.Check(app.Call(ctx, "app.ready", map[string]any{}, nil))
+	ts.Check(app.Call(ctx, "message.dispatch", map[string]any{"sessionKey": args[2], "content": args[3]}, nil))
+	for {
+		in, err := app.Next(ctx)
+		ts.Check(err)
+		if in.Event == fleetapi.ReceiptEvent {
+			_, err = fmt.Fprintln(ts.Stdout(), string(in.Payload))
+			ts.Check(err)
+			return
+		}
+	}
 }
 
 func edit(ts *testscript.TestScript, neg bool, args []string) {

@@ -1,5 +1,7 @@
 package api
 
+import "github.com/openclawos/ocipd/internal/fleet/fleetapi"
+
 // The events that the kernel sends apps by itself, besides [ApprovalEvent].
 const (
 	AppUnhealthy  = "app:unhealthy"
@@ -14,7 +16,7 @@ const (
 
 // Events lists the names of all events, those of hooks by their canonical names.
 func Events() []string {
-	names := []string{AppUnhealthy, AppHealthy, AppLeft, AppLost, KernelLagging, KernelResumed, ApprovalEvent}
+	names := []string{AppUnhealthy, AppHealthy, AppLeft, AppLost, KernelLagging, KernelResumed, ApprovalEvent, fleetapi.ReceiptEvent}
 	for _, hook := range Hooks() {
 		names = append(names, "hook:"+string(hook))
 	}

@@ -9,6 +9,7 @@
 //   - a2aproxy: stands between an agent and its peers in the A2A protocol; has the daemon
 //     decide about messages, tasks, artifacts and cards
 //   - acp: runs an ACP agent on one attempt or review, and has the daemon decide about its tool calls
+//   - carrier: carries the frames of a fleet between the operator sockets of two daemons
 //   - codexprobe: tries whether Codex asks its hooks about text typed into an open
 //     shell, and about calls from scripts
 //   - console: serves the page of `ocipd console` to a person's browser, checks who looks, and packs

@@ -21,6 +21,7 @@
 //   - demo: plays `ocipd demo`: scenes on its own daemon, the apps' view beside the log's records
 //   - doctor: checks everything that a daemon needs, and suggests fixes
 //   - exchangecmd: the commands about exchanges
+//   - fleetcmd: the commands about a fleet of daemons
 //   - kernelcmd: the commands that show and steer a running daemon
 //   - logview: shows records on a terminal: rows, pages, charts
 //   - measure: measures the detectors on texts that people have judged, and people's

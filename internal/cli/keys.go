@@ -77,10 +77,15 @@ func (s *Process) passphrase(name string) ([]byte, error) {
 // Named reports whether a person has chosen the key.
 func (k *Keys) Named() bool { return k.wanted != "" || k.file != nil }
 
-// Sign signs a text. It may wait for a person to touch a key.
+// Sign signs a decision. It may wait for a person to touch a key.
 func (k *Keys) Sign(ctx context.Context, text string) (string, error) {
+	return k.SignAs(ctx, text, api.ApprovalNamespace)
+}
+
+// SignAs is [Keys.Sign] for a text of another namespace.
+func (k *Keys) SignAs(ctx context.Context, text, namespace string) (string, error) {
 	if k.file != nil {
-		return signed(k.file, text)
+		return signed(k.file, text, namespace)
 	}
 	if k.Socket == "" {
 		return "", errors.New("cannot sign: no ssh-agent is running (SSH_AUTH_SOCK is not set); --key names the file of a key")
@@ -96,7 +101,7 @@ func (k *Keys) Sign(ctx context.Context, text string) (string, error) {
 	signature := ""
 	signer, err := chosen(conn, k.wanted)
 	if err == nil {
-		signature, err = signed(signer, text)
+		signature, err = signed(signer, text, namespace)
 	}
 	if err != nil && ctx.Err() != nil {
 		return "", ctx.Err()
@@ -104,8 +109,8 @@ func (k *Keys) Sign(ctx context.Context, text string) (string, error) {
 	return signature, err
 }
 
-func signed(signer ssh.Signer, text string) (string, error) {
-	armored, err := sshsig.Sign(signer, []byte(text), api.ApprovalNamespace)
+func signed(signer ssh.Signer, text, namespace string) (string, error) {
+	armored, err := sshsig.Sign(signer, []byte(text), namespace)
 	return string(armored), err
 }
 

@@ -38,6 +38,7 @@ type Config struct {
 	Approvals Approvals `yaml:"approvals" reload:"live"`
 	Console   Console   `yaml:"console" reload:"live"`
 	Tasks     Tasks     `yaml:"tasks" reload:"live"`
+	Fleet     Fleet     `yaml:"fleet" reload:"live"`
 	Policy    Policy    `yaml:"policy" reload:"live"`
 	// Tools is the treatment of tool calls about which an agent's runtime asks: record,
 	// enforce (the policy's decision) or off.
@@ -59,12 +60,16 @@ type Config struct {
 	overridden []string
 	// listed is the directory file, whose entries are not in origins.
 	listed *listing
-	// opts are the options of the load, for [Config.Reload]. empty is set if the file is empty.
-	opts  Options
+	// opts are the options of the load, for [Config.Reload].
+	opts   Options
+	asRead `yaml:"-"`
+	doubt  doubt
+}
+
+// asRead identifies the content of the file as it was read: its digest, and whether it was empty.
+type asRead struct {
 	empty bool
-	// sum is the digest of the file as it was read.
 	sum   [sha256.Size]byte
-	doubt doubt
 }
 
 // doubt lists the keys of unknown places, and says why they are unknown, see [Config.Certain].
@@ -464,6 +469,7 @@ func Default() *Config {
 		Approvals: Approvals{MaxOpen: 100, ExpiresAfter: 24 * time.Hour, Required: 1, Notify: Notify{Desktop: true}},
 		Console:   Console{Decide: DecidePasskey},
 		Tasks:     defaultTasks(),
+		Fleet:     defaultFleet(),
 		Policy: Policy{
 			Watch:   true,
 			Timeout: 100 * time.Millisecond,

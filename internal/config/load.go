@@ -82,7 +82,10 @@ func environ(list []string) map[string]string {
 // directory file of an earlier configuration if that is unchanged.
 func (o Options) load(file string, data []byte, sum [sha256.Size]byte, env map[string]string, earlier *Config) (*Config, error) {
 	empty := len(bytes.TrimSpace(data)) == 0
-	c, err := merge(file, data, env, o.Flags, func(c *Config, p *problems) { c.list(p, earlier) })
+	c, err := merge(file, data, env, o.Flags, func(c *Config, p *problems) {
+		c.list(p, earlier)
+		readRoster(c, p, earlier)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +118,7 @@ func (c *Config) Reload() (*Config, error) {
 		return nil, fmt.Errorf("cannot read the configuration: %w", err)
 	}
 	sum := sha256.Sum256(data)
-	if sum == c.sum && c.listed.unchanged() {
+	if sum == c.sum && c.listed.unchanged() && c.Fleet.read.unchanged() {
 		return c, nil
 	}
 	again, err := c.opts.load(c.File, data, sum, environ(c.opts.Env), c)

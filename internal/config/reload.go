@@ -104,6 +104,13 @@ func (c *Config) Since(earlier *Config) Delta {
 			d.Keys = append(d.Keys, listingKey)
 		}
 	}
+	if was, is := earlier.Fleet.Line(), c.Fleet.Line(); was != is {
+		at := keypath.Path{}.Key(fleetKey).Key("roster")
+		d.add(at, was, is)
+		if !slices.Contains(d.Keys, at.String()) {
+			d.Keys = append(d.Keys, at.String())
+		}
+	}
 	return d.Delta
 }
 

@@ -16,7 +16,7 @@ const marker = "plainmarker"
 // nobody access.
 func open() []string {
 	return []string{
-		"ipc.socket", "default_agent", "directory_file", "routes.session", "routes.agent",
+		"ipc.socket", "default_agent", "directory_file", "fleet.roster", "fleet.host", "fleet.operators", "routes.session", "routes.agent",
 		"agents.id", "agents.app", "agents.exe", "agents.instance_id", "agents.user_id", "agents.org_unit", "agents.tenant_id",
 		"agents.max_classification_shared", "agents.min_classification", "agents.supported_exchange_types",
 		"agents.max_classification_unknown", "agents.keywords", "agents.media", "agents.tools", "agents.disclosure_text", "tools", "directory.members",

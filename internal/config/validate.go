@@ -337,6 +337,7 @@ func (c *Config) checkDirectory(p *problems) {
 		}
 	}
 	d.members()
+	checkFleet(c, p)
 }
 
 // directoryCheck checks the entries of a directory one after another.

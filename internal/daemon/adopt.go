@@ -45,6 +45,9 @@ func (d *Daemon) terms(cfg *config.Config, p *policy.Policy) (t kernel.Terms, er
 		}
 		t.Signers = s
 	}
+	if t.Fleet, err = (rosters{d}).fleet(cfg); err != nil {
+		return t, err
+	}
 	t.Seal, t.SealHeld, err = sealing(cfg)
 	return t, err
 }
@@ -85,9 +88,17 @@ func (d *Daemon) newRedactor(cfg *config.Config) (*redact.Redactor, error) {
 	return r, nil
 }
 
+// fleetLineBytes has room for a line of fleet.bring with the longest frame in base64.
+const fleetLineBytes = 1 << 20
+
 func limits(cfg *config.Config) ipc.Limits {
+	operators := 0
+	if cfg.Fleet.Roster != "" {
+		operators = fleetLineBytes
+	}
 	return ipc.Limits{
-		LineBytes: int(cfg.IPC.MaxLineBytes), QueueBytes: int(cfg.IPC.MaxQueueBytes), TotalQueueBytes: int(max(cfg.IPC.MaxTotalQueueBytes, 2*cfg.IPC.MaxQueueBytes)),
+		OperatorLineBytes: operators,
+		LineBytes:         int(cfg.IPC.MaxLineBytes), QueueBytes: int(cfg.IPC.MaxQueueBytes), TotalQueueBytes: int(max(cfg.IPC.MaxTotalQueueBytes, 2*cfg.IPC.MaxQueueBytes)),
 		InFlight: cfg.IPC.MaxInFlight, Connections: cfg.IPC.MaxConnections, ProcessConnections: cfg.IPC.MaxConnectionsPerProcess,
 		// Users that may connect share the connections.
 		UserConnections: max(1, cfg.IPC.MaxConnections/(1+len(cfg.IPC.AllowUIDs))),
@@ -128,6 +139,7 @@ func (d *Daemon) prepare(cfg *config.Config, p *policy.Policy) (adopt kernel.Ado
 		},
 		Finish: func() {
 			decide.Finish()
+			rosters{d}.noteRoster(cfg)
 			d.server.SetLimits(limits(cfg))
 			d.settings.Take(cfg)
 			d.setLogLevel(cfg.Log.Level)

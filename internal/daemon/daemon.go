@@ -418,6 +418,7 @@ func (d *Daemon) startKernel(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	rosters{d}.noteRoster(d.cfg)
 	d.onStop("the kernel", func() error {
 		d.kernel.Close()
 		return nil

@@ -7,6 +7,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/daemon/profile"
+	"github.com/openclawos/ocipd/internal/fleet/fleetapi"
 	"github.com/openclawos/ocipd/internal/ipc"
 	"github.com/openclawos/ocipd/internal/kernel"
 	"github.com/openclawos/ocipd/internal/kernel/logquery"
@@ -100,6 +101,9 @@ func (d *Daemon) methods() []ipc.Method {
 		ipc.OperatorAs("audit.forget", api.Signed, d.keys.Forget).Fails(api.NotFound, api.Forbidden),
 		ipc.OperatorAs("audit.rotate_key", api.Signed, d.auditRotateKey).Fails(api.Forbidden),
 		ipc.OperatorAs("audit.retire", api.Signed, d.retention.Retire).Fails(api.Forbidden),
+		ipc.OperatorStreamAs[fleetapi.FleetFrame]("fleet.attach", api.Unsigned, k.Hosts.Carries).Fails(api.Conflict),
+		ipc.Operator("fleet.bring", api.Unsigned, k.Hosts.Bring).Fails(api.Conflict, api.Forbidden),
+		ipc.Operator("fleet.status", api.Reads, k.Hosts.Status).Fails(api.Conflict),
 		ipc.OperatorStream[api.ProfileChunk]("debug.profile", profile.Feed).Fails(api.Conflict),
 	}...)
 }

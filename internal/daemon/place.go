@@ -97,6 +97,12 @@ func (d *Daemon) warnOfWriters(c *config.Config, p *policy.Policy) {
 	if path := c.DirectoryPath(); path != "" {
 		files = append(files, path)
 	}
+	if path := c.Fleet.Path(c.File); path != "" {
+		files = append(files, path)
+	}
+	if path := c.Fleet.Operators; path != "" {
+		files = append(files, path) // its signers can name another host for an agent
+	}
 	if path := c.Approvals.AllowedSigners; path != "" {
 		files = append(files, path) // its signers can release held messages
 	}

@@ -161,7 +161,7 @@ func (c *conn) serve() {
 	// Closing a socket with unread data signals an error to the other end.
 	readAll := false
 	defer func() { c.finish(readAll) }()
-	longest := c.server.limits.Load().LineBytes
+	longest := c.server.limits.Load().line(c.face)
 	lines := wire.NewLineReader(c.heard, longest, lineBuffer)
 	lines.Charge = c.chargeLine
 	defer lines.Release()

@@ -16,10 +16,20 @@ import (
 	"go.uber.org/zap"
 )
 
+// line returns the longest line on a socket.
+func (l *Limits) line(f face) int {
+	if f == faceOperator {
+		return max(l.LineBytes, l.OperatorLineBytes)
+	}
+	return l.LineBytes
+}
+
 // Limits bound the resources of connections.
 type Limits struct {
 	// LineBytes bounds one line.
 	LineBytes int
+	// OperatorLineBytes bounds one line on the operator socket, if it is more than LineBytes.
+	OperatorLineBytes int
 	// QueueBytes bounds the bytes that wait for a reader, and TotalQueueBytes those that wait for
 	// all readers together; zero is no limit.
 	QueueBytes, TotalQueueBytes int

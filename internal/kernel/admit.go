@@ -154,6 +154,7 @@ func (k inbound) stopped(in *incoming, r *audit.Record) error {
 	if err := k.heard(context.Background(), in, change); err != nil {
 		return err
 	}
+	in.lane.settle(change)
 	_, err := k.commit(change)
 	return err
 }

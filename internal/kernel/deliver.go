@@ -120,6 +120,11 @@ func (k *ruleset) outbound(m *outgoing, v *ocip.Verdict, auditID string) *outbox
 		Event:   outbox.Event{Hook: api.MessageSending, From: m.sender.ID, By: m.sender.InstanceID, Tenant: m.sender.TenantID, About: m.about()},
 	}
 	d.About.AuditID = auditID
+	if m.channel == directory.AgentChannel {
+		if host := k.directory.HostOf(m.key); host != "" {
+			d.Queue = outbox.HostQueue(host)
+		}
+	}
 	return d
 }
 

@@ -48,6 +48,10 @@ type incoming struct {
 	// that has it already.
 	deliver api.AfterReply
 	sealed  gate.Sealed
+	// lane is set for a message from another host of the fleet. ReplyTo is the session key that leads
+	// back to its sender.
+	lane    *arrivedFrom
+	replyTo string
 }
 
 // label returns the label that the message says its text has.
@@ -129,7 +133,7 @@ func (in *incoming) isAddress(member string) bool {
 
 // form returns the message in the agent's form.
 func (in *incoming) form() api.Inbound {
-	return api.Inbound{RunID: in.runID, SessionKey: in.key, Content: in.content, Metadata: in.metadata, DispatchID: in.dispatchID}
+	return api.Inbound{RunID: in.runID, SessionKey: in.key, ReplyTo: in.replyTo, Content: in.content, Metadata: in.metadata, DispatchID: in.dispatchID}
 }
 
 // close closes the message for its record: for its runtime, or in a delivery.

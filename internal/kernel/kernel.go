@@ -158,6 +158,9 @@ type Kernel struct {
 	inboxes *inbox.Inboxes
 	asking  keylock.Locks
 
+	// Hosts is the traffic with other hosts of the fleet.
+	Hosts *Hosts
+
 	// Exempt are the connections whose callers need not ask about tool calls.
 	Exempt hooks.Exemptions
 
@@ -224,7 +227,7 @@ func New(ctx context.Context, o Options) (*Kernel, error) {
 	}); err != nil {
 		return nil, err
 	}
-	k.contacts = contacts.New(contacts.Options{Store: o.Store, State: k.state, Commit: k.commit, NewID: o.NewID})
+	k.contacts, k.Hosts = contacts.New(contacts.Options{Store: o.Store, State: k.state, Commit: k.commit, NewID: o.NewID}), &Hosts{Kernel: k}
 	k.inboxes = inbox.New(inbox.Options{Outbox: k.outbox, Contacts: k.contacts, Apps: k.apps, Ours: hints.Own(), Digest: o.Digest, Now: o.Now, NewID: o.NewID, Closing: k.closing.Done()})
 	k.tasks.Go(k.sweep)
 	return k, nil
@@ -273,7 +276,7 @@ func (k *base) record(r ...*audit.Record) (store.Receipt, error) {
 // since it could not be recorded.
 func (k *base) commit(c *store.Change) (store.Receipt, error) {
 	receipt, err := k.store.Commit(c)
-	if err == nil || errors.Is(err, store.ErrGrantOver) || errors.Is(err, store.ErrGrantKnown) {
+	if err == nil || errors.Is(err, store.ErrGrantOver) || errors.Is(err, store.ErrGrantKnown) || errors.Is(err, store.ErrLaneFull) || errors.Is(err, store.ErrLaneMoved) {
 		return receipt, err
 	}
 	if !errors.Is(err, store.ErrLow) && !errors.Is(err, store.ErrQuota) {

@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,6 +59,10 @@ func (k inbound) bring(ctx context.Context, in *incoming) (result api.QueueResul
 		return result, err
 	}
 	envelope, malformed := ocip.ParseEnvelope(in.metadata["ocip"])
+	if malformed != nil && in.lane != nil {
+		// An agent of the fleet sends nothing without an envelope.
+		return k.refuseInbound(in, in.from, ocip.MalformedEnvelope, "envelope", malformed.Error(), "malformed_envelope")
+	}
 	var from *sourced
 	if channel, _ := directory.Split(in.key); malformed == nil && channel == directory.AgentChannel {
 		// The sender of the envelope decides which app may bring it, before anybody sees the text.
@@ -106,6 +111,11 @@ func (k inbound) mayEnter(ctx context.Context, in *incoming) error {
 		return err
 	}
 	task, denied, err := k.taskOf(ctx, in.metadata, in.agent)
+	if in.lane != nil {
+		// The task is in the store of the other host. Its id goes on record as that host's word.
+		denied = nil
+		task.MessageTask, err = api.TaskOf(in.metadata)
+	}
 	if err != nil {
 		return err
 	}
@@ -211,7 +221,7 @@ func (k inbound) takeEnvelope(ctx context.Context, in *incoming, envelope ocip.E
 	}
 	in.spoke, in.chain = append(slices.Clip(in.spoke), from.spoke...), from.chain.Longer(in.chain)
 	a := &arrival{
-		agent: in.agent, from: from.Counterparty, envelope: envelope, key: in.key, exchangeID: h.ID, exchangeType: h.Type, summary: ocip.Summarize(in.content.Inspect(), in.label()),
+		agent: in.agent, from: from.Counterparty, envelope: envelope, key: cmp.Or(in.replyTo, in.key), exchangeID: h.ID, exchangeType: h.Type, summary: ocip.Summarize(in.content.Inspect(), in.label()),
 		chain: in.chain, content: in.content, label: in.label(), passages: passages(in.metadata, in.isAddress), rendering: k.directory.Rendering(in.origin.Channel),
 		dispatchID: in.dispatchID, approved: from.approved, shown: from.chain.ID != "",
 	}
@@ -266,6 +276,7 @@ func (k inbound) refuseWeighed(ctx context.Context, in *incoming, v *ocip.Verdic
 	if err := k.ends(change, v, now); err != nil {
 		return err
 	}
+	in.lane.settle(change)
 	if _, err := k.commit(change); err != nil {
 		return err
 	}
@@ -398,6 +409,7 @@ func (k inbound) take(in *incoming, change *store.Change, expires time.Time) (ap
 			in.deliver = k.outbox.Offer(d)
 		})
 	}
+	in.lane.settle(change)
 	receipt, err := k.commit(change)
 	if err != nil {
 		return api.QueueResult{}, err

@@ -46,8 +46,8 @@ func (k *ruleset) release(ctx context.Context, m *outgoing, v *ocip.Verdict, st 
 	x := &v.Exchange
 	ref := &api.ExchangeRef{ExchangeID: x.ID, ConversationID: x.ConversationID, Round: x.Round, MaxRounds: x.MaxRounds, AuditID: sent.ID}
 	result := api.DispatchResult{DispatchID: m.dispatchID, Queued: true, OCIP: ref}
-	if d != nil {
-		d.Enter(change)
+	if err := enters(k, m, d, change); err != nil {
+		return api.DispatchResult{}, err
 	}
 	change.OnDurable(func(receipt store.Receipt) {
 		if d != nil {
@@ -71,7 +71,7 @@ func (k *ruleset) release(ctx context.Context, m *outgoing, v *ocip.Verdict, st 
 		return api.DispatchResult{}, err
 	}
 	if _, err := k.commit(change); err != nil {
-		return api.DispatchResult{}, err
+		return api.DispatchResult{}, laneFull(k, m, err)
 	}
 	k.state.Entered(change)
 	if *fresh {

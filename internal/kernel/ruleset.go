@@ -23,6 +23,8 @@ type Terms struct {
 	Seal func(text string) (string, error)
 	// SealHeld seals only the texts of messages that wait for a person.
 	SealHeld bool
+	// Fleet, if set, is this daemon's place in a fleet.
+	Fleet *Fleet
 }
 
 // ruleset decides under one set of terms, which never changes. A call takes the one in force when
@@ -37,6 +39,7 @@ type ruleset struct {
 	signers   approval.Signers
 	seal      func(text string) (string, error)
 	sealHeld  bool
+	member    *Fleet
 	// decider takes people's decisions. The other fields are these terms in the form that each
 	// package needs.
 	decider       *approval.Decider
@@ -50,7 +53,7 @@ type ruleset struct {
 func (k *Kernel) rules() *ruleset { return k.inForce.Load() }
 
 func (k *Kernel) newRuleset(t *Terms) (*ruleset, error) {
-	r := &ruleset{base: k.base, cfg: t.Config, policy: t.Policy, signers: t.Signers, seal: t.Seal, sealHeld: t.SealHeld}
+	r := &ruleset{base: k.base, cfg: t.Config, policy: t.Policy, signers: t.Signers, seal: t.Seal, sealHeld: t.SealHeld, member: t.Fleet}
 	var err error
 	r.directory, err = directory.New(&r.cfg.Directory)
 	r.terms = &registry.Terms{Config: r.cfg.Config, Directory: r.directory, Agents: r.cfg.Directory.Agents, Grants: r.cfg.Directory.Grants}
@@ -115,6 +118,7 @@ func (k *Kernel) Prepare(t Terms) (Adoption, error) {
 					k.apps.CheckHealth(a)
 				}
 			}
+			k.Hosts.ring()
 		},
 	}, nil
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/kernel/exchange"
+	"github.com/openclawos/ocipd/internal/store"
 	"go.uber.org/zap"
 )
 
@@ -23,7 +24,8 @@ func (k *Kernel) sweep() {
 			return
 		case <-ticker.C:
 			rules := k.rules()
-			err := errors.Join(k.outbox.Sweep(k.closing), rules.decider.Sweep(k.closing), k.releases.Sweep(k.closing), k.exchanges.Sweep(k.closing, rules.directory), k.tidy(k.closing))
+			err := errors.Join(k.outbox.Sweep(k.closing), rules.decider.Sweep(k.closing), k.releases.Sweep(k.closing), k.exchanges.Sweep(k.closing, rules.directory), k.tidy(k.closing), store.LanesOf(k.store).Forget(k.closing, k.now()))
+			k.Hosts.ring() // what the outbox has removed is void
 			if err != nil && k.closing.Err() == nil {
 				k.log.Error("cannot end what has expired", zap.Error(err))
 			}

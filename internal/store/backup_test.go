@@ -64,8 +64,16 @@ func older(t *testing.T, path string, version, records int) []string {
 			t.Fatal(err)
 		}
 	}
+	if version >= exchangesListed {
+		if err := sqlitex.ExecuteTransient(conn, `INSERT INTO listed_exchanges SELECT id, agent FROM exchanges`, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
 	return lines
 }
+
+// exchangesListed is the version that introduced the list of open exchanges.
+const exchangesListed = 23
 
 // olderExchanges are the contents of an older database besides its log.
 func olderExchanges() []ocip.Exchange {

@@ -21,7 +21,7 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// lived is a store in which each of the eight tables of the fold has open rows, some changed rows,
+// lived is a store in which each of the nine tables of the fold has open rows, some changed rows,
 // and some ended ones.
 func lived(t *testing.T, o Options) *Store {
 	t.Helper()
@@ -83,8 +83,16 @@ func lived(t *testing.T, o Options) *Store {
 		said(audit.Record{ActionType: audit.ActionTask}, actorGrant(id, `{"actor":"claude","role":"executor"}`))
 		said(audit.Record{ActionType: audit.ActionTask}, actorGrant(id, `{"actor":"claude","holder":{"uid":7},"role":"executor"}`))
 	}
+	for seq := uint64(1); seq <= 2; seq++ {
+		said(audit.Record{ActionType: audit.ActionDelivery}, laneTaken(seq))
+	}
 	said(audit.Record{ActionType: audit.ActionTask}, actorGrant("k2", `{"actor":"claude","holder":{"uid":7},"revoked_at":"2026-01-01T00:00:00Z","role":"executor"}`))
 	return s
+}
+
+// laneTaken is a message that was taken from another host.
+func laneTaken(seq uint64) *LaneTaken {
+	return &LaneTaken{Lane: "from/h/1/1", Host: "h", Seq: seq, DispatchID: fmt.Sprint("d", seq), Result: "allow", ForgetAt: someTime}
 }
 
 // taskStep is a task with a spec, an effect that has a compensation, and a dependency, as
@@ -367,7 +375,7 @@ func TestReopenedRowStarts(t *testing.T) {
 
 // Old rows of a table that are put back with their valid old seals are found.
 func TestOldRowsAreFoundAtTheStart(t *testing.T) {
-	for _, table := range []string{"exchanges", "escalations", "approvals", "commitment_grants", "paused", "releases", "tasks", "effects", "task_parts", "task_deps", "grants"} {
+	for _, table := range []string{"exchanges", "escalations", "approvals", "commitment_grants", "paused", "releases", "tasks", "effects", "task_parts", "task_deps", "grants", "lanes"} {
 		for _, checkpoint := range []bool{false, true} {
 			t.Run(fmt.Sprint(table, checkpoint), func(t *testing.T) {
 				o := foldOptions(t)
@@ -376,7 +384,7 @@ func TestOldRowsAreFoundAtTheStart(t *testing.T) {
 				s := open(t, o)
 				e := exchange("agent-alice-1", "e1", "c-e1")
 				e.Round, e.Outcome = 4, ocip.Resolved
-				commit(t, s, with(&Exchange{Exchange: e}, Settled(PairOf("a", "b")), Resumed("all"), GrantEnded("g1"),
+				commit(t, s, with(&Exchange{Exchange: e}, laneTaken(3), Settled(PairOf("a", "b")), Resumed("all"), GrantEnded("g1"),
 					&Release{Approval: "r1", AppID: "app", State: ReleaseAbandoned, ExpiresAt: someTime, From: ReleaseClaimed, FromClaim: "c"}, &Approval{ID: "a1", Kind: "message", Agent: "a", State: "denied", ExpiresAt: someTime},
 					taskStep{phase: "completed", state: "done", runs: 1}.part("t1", 3), taskStep{phase: "completed", state: "done", runs: 2}.part("t2", 3),
 					Rows{Put: func(tx *db.Writer) error { return tx.Put("a dependency", "task_deps", db.Text("t5"), db.Text("t1")) }, Folded: &FoldedRow{fold.Tasks, "t5", dependent()}},

@@ -28,6 +28,7 @@ var notShown = map[string]struct {
 	"approvals":         {[]string{"app_id", "asked"}, "`id`, `app_id`, `asked`; all else in `summary` and `body`"},
 	"commitment_grants": {[]string{"body"}, "| `commitment_grants` | all other columns | `id`, `body` |"},
 	"paused":            {[]string{"by"}, "| `paused` | `at` | nothing |"},
+	"lanes":             {nil, "| `lanes` | `last` | nothing |"},
 	"releases":          {[]string{"app_id", "claim", "request_key", "origin", "data", "record_seq"}, "| `releases` | `state`, `expires_at` | all other columns |"},
 	"tasks":             {[]string{"priority", "ready_at", "binds", "blocked", "running", "origin", "head"}, "| `tasks` | `tenant`, `phase`, `seq`, `is_open`, and the same in `head`."},
 	"task_parts":        {[]string{"id"}, "| `task_parts`, `effects`, `task_deps` | nothing"},
@@ -263,7 +264,7 @@ func (h *held) find(table, where string) (t fold.Table, keys []string, row fold.
 	if !belongs {
 		t, _ = fold.Of(table)
 	}
-	key := map[string]string{"exchanges": "agent, id", "escalations": "exchange_id", "paused": "scope", "releases": "approval"}[table]
+	key := map[string]string{"exchanges": "agent, id", "escalations": "exchange_id", "paused": "scope", "lanes": "name", "releases": "approval"}[table]
 	if belongs {
 		key = "task_id"
 	} else if key == "" {

@@ -954,6 +954,7 @@ export interface Events {
   "kernel:lagging": LaggingEvent;
   "kernel:resumed": Empty;
   "approval:resolved": ApprovalOutcome;
+  "message:receipt": MessageReceipt;
   "hook:message_received": HookEvent & {
     data: Inbound;
   };
@@ -1079,6 +1080,46 @@ export interface Extract {
   at: number;
   of: number;
   text: string;
+}
+
+export type FleetAttachParams = Record<string, never>;
+
+export interface FleetBringParams {
+  /** The frame, in base64: at most 512 KiB. */
+  frame: string;
+}
+
+export interface FleetBringResult {
+  receipt?: FleetFrame;
+  waits?: boolean;
+  next?: number;
+}
+
+export interface FleetFrame {
+  to: string;
+  toEpoch: number;
+  kind: string;
+  seq: number;
+  frame: string;
+}
+
+export interface FleetHost {
+  host: string;
+  epoch: number;
+  agents: string[];
+  waiting: number;
+  heard?: string;
+  refused?: number;
+}
+
+export interface FleetStatus {
+  tenant: string;
+  host: string;
+  version: number;
+  digest: string;
+  member: boolean;
+  lines: number;
+  hosts: FleetHost[];
 }
 
 export interface GatewayProvides {
@@ -1330,6 +1371,19 @@ export interface Message {
   content: string;
   metadata?: Record<string, unknown>;
   dispatchId?: string;
+}
+
+export interface MessageReceipt {
+  dispatchId: string;
+  sessionKey: string;
+  host: string;
+  result: string;
+  code?: string;
+  reason?: string;
+  log: string;
+  record: number;
+  hash?: string;
+  timestamp: number;
 }
 
 export interface MethodDescription {
@@ -1766,6 +1820,19 @@ export interface Methods {
   "audit.retire": {
     params: AuditRetireParams;
     result: AuditRetireResult;
+  };
+  "fleet.attach": {
+    params: FleetAttachParams;
+    result: FleetFrame;
+    stream: true;
+  };
+  "fleet.bring": {
+    params: FleetBringParams;
+    result: FleetBringResult;
+  };
+  "fleet.status": {
+    params: EmptyInput;
+    result: FleetStatus;
   };
   "debug.profile": {
     params: ProfileParams;

@@ -19,6 +19,7 @@ var exits = map[string][]string{
 	"gate.Fact":      {"internal/kernel"},
 	"gate.Own":       {"internal/kernel/hooks"},
 	"gate.Show":      {"internal/kernel/inbox"},
+	"Carry":          {"internal/kernel"},
 	"api.Line":       {"internal/kernel/outbox", "internal/kernel/registry"},
 	"api.Link":       {"internal/daemon", "internal/ipc", "internal/kernel", "internal/kernel/registry"},
 	"gate.NewText":   {"internal/api", "internal/kernel/hooks", "internal/kernel"},

@@ -40,6 +40,8 @@ var hashes = map[string]string{
 	"internal/store/rowseal":      "the id of the key of rows",
 	"internal/bridge/runner":      "files of a command and its output. The daemon keys them before they are on record",
 	"internal/base/sshsig":        "signatures",
+	"internal/fleet/frame":        "the header of a frame, which binds its body to it",
+	"internal/fleet/roster":       "the file of a roster",
 	"internal/task":               "on record: salted digests of requests to start an effect",
 	"internal/task/tasks":         "files of a workspace, keys of requests and tokens. What is on record of files is keyed",
 	"internal/evidence/witness":   "the origin of a log",

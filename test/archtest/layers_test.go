@@ -30,6 +30,7 @@ var folders = map[string]folder{
 	"internal/api":   {floor: 4},
 	"internal/audit": {floor: 3},
 	"internal/ocip":  {floor: 2},
+	"internal/fleet": {floor: 2},
 	"internal/base":  {floor: 1},
 
 	// What the program hands out, and the code that embeds it.
@@ -116,7 +117,7 @@ var fences = []fence{
 	},
 	{
 		paths:   []string{"flag", "github.com/spf13/cobra", "github.com/spf13/pflag", "os/signal"},
-		folders: []string{"cmd/ocipd", "internal/cli", "internal/cli/approvalcmd", "internal/cli/auditcmd", "internal/cli/configcmd", "internal/cli/consolecmd", "internal/cli/contactcmd", "internal/cli/contentcmd", "internal/cli/exchangecmd", "internal/cli/kernelcmd", "internal/cli/runtimecmd", "internal/cli/sendcmd", "internal/cli/taskcmd", "bench", "bench/detection", "bench/fault", "bench/soak"},
+		folders: []string{"cmd/ocipd", "internal/cli", "internal/cli/approvalcmd", "internal/cli/auditcmd", "internal/cli/configcmd", "internal/cli/consolecmd", "internal/cli/contactcmd", "internal/cli/contentcmd", "internal/cli/exchangecmd", "internal/cli/fleetcmd", "internal/cli/kernelcmd", "internal/cli/runtimecmd", "internal/cli/sendcmd", "internal/cli/taskcmd", "bench", "bench/detection", "bench/fault", "bench/soak"},
 		why:     "flags and signals belong to commands",
 	},
 	{

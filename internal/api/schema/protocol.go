@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/fleet/fleetapi"
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
@@ -165,7 +166,8 @@ func payloads() map[string]reflect.Type {
 	return map[string]reflect.Type{
 		api.AppUnhealthy: about, api.AppHealthy: about, api.AppLeft: about, api.AppLost: about,
 		api.KernelLagging: reflect.TypeFor[laggingEvent](), api.KernelResumed: reflect.TypeFor[api.Empty](),
-		api.ApprovalEvent: reflect.TypeFor[api.ApprovalOutcome](),
+		api.ApprovalEvent:     reflect.TypeFor[api.ApprovalOutcome](),
+		fleetapi.ReceiptEvent: reflect.TypeFor[fleetapi.MessageReceipt](),
 	}
 }
 

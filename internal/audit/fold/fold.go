@@ -24,6 +24,7 @@
 //	                                                                                  or unsettled > 0
 //	grants             id            actor, role, task, expiresAt, revokedAt,         not revoked, not over
 //	                                 token, holder
+//	lanes              name          last                                             always
 //
 // The columns parts and bound of a task stand for the rows that belong to it, and unsettled
 // counts its effects that decisions can still depend on: see [Parts].
@@ -82,6 +83,7 @@ const (
 	Releases
 	Tasks
 	TaskGrants
+	Lanes
 )
 
 // Tables returns all tables, in their order.
@@ -159,6 +161,7 @@ var definitions = sync.OnceValue(func() []definition {
 			open: func(r Row, now int64) bool { return number(r[3]) > now && r[4] == "0" },
 			own:  none,
 		},
+		Lanes: {name: "lanes", noun: "lane", key: []string{"name"}, columns: []string{"+last"}, open: always, own: none},
 	}
 	for i := range list {
 		d := &list[i]

@@ -46,6 +46,10 @@ func Fact(data []byte) Sealed { return Sealed{data: data} }
 // Own is a caller's own text, returned to that caller.
 func Own(data []byte) Sealed { return Sealed{data: data} }
 
+// Carry hands the message to a function that seals it for the daemon of another host, and returns
+// the result.
+func (s Sealed) Carry(seal func(data []byte) ([]byte, error)) ([]byte, error) { return seal(s.data) }
+
 // Event is one event for a connection.
 type Event struct {
 	name    string

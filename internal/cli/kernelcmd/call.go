@@ -113,7 +113,7 @@ func needsToken(method string) bool {
 
 // operatorMethods are prefixes of methods that operators may call.
 func operatorMethods() []string {
-	return []string{"approval.", "audit.", "backup.", "config.diff", "contact.", "debug.", "exchange.", "grant.", "kernel.", "operator.", "policy.", "queue.", "runner.", "sending.", "store.", "task."}
+	return []string{"approval.", "audit.", "backup.", "config.diff", "contact.", "debug.", "exchange.", "fleet.", "grant.", "kernel.", "operator.", "policy.", "queue.", "runner.", "sending.", "store.", "task."}
 }
 
 func (s *command) call(ctx context.Context, method, text string, f callFlags) error {

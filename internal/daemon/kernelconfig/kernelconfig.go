@@ -75,7 +75,42 @@ func directoryOf(c *config.Config) (directory.Config, error) {
 		}
 		d.Entries = append(d.Entries, e)
 	}
-	return d, nil
+	remote, err := fleetAgents(c)
+	d.Entries = append(d.Entries, remote...)
+	return d, err
+}
+
+// fleetAgents are the entries of the agents on other hosts of the fleet. There are none if the
+// roster does not have this host: it has left the fleet, or not joined yet.
+func fleetAgents(c *config.Config) (entries []directory.Entry, err error) {
+	r := c.Fleet.Members()
+	if r == nil || r.Host(c.Fleet.Host) == nil {
+		return nil, nil
+	}
+	for i := range r.Agents {
+		a := &r.Agents[i]
+		if a.Host == c.Fleet.Host {
+			continue
+		}
+		who := ocip.Counterparty{Kind: ocip.KindAgent, Identity: ocip.Identity{InstanceID: a.InstanceID, UserID: a.UserID, OrgUnit: a.OrgUnit, TenantID: r.Tenant}}
+		if who.Accepts, err = accepts(a.Accepts); err != nil {
+			return nil, fmt.Errorf("cannot use agent %s of the roster: %w", a.ID, err)
+		}
+		entries = append(entries, directory.OfFleet(a.Host, a.ID, who))
+	}
+	return entries, nil
+}
+
+// accepts returns the highest of some levels.
+func accepts(names []string) (most ocip.Level, err error) {
+	for _, name := range names {
+		l, err := ocip.ParseLevel(name)
+		if err != nil {
+			return most, err
+		}
+		most = max(most, l)
+	}
+	return most, nil
 }
 
 // rightsOf types the agents and the rights of apps, without the entries of the directory, of which there
@@ -234,12 +269,7 @@ func entry(c *config.Contact) (directory.Entry, error) {
 	case "group":
 		e.Kind, e.Group, e.Members = ocip.KindUnknown, true, c.Members
 	}
-	for _, name := range c.Accepts {
-		l, err := ocip.ParseLevel(name)
-		if err != nil {
-			return e, err
-		}
-		e.Accepts = max(e.Accepts, l)
-	}
-	return e, nil
+	var err error
+	e.Accepts, err = accepts(c.Accepts)
+	return e, err
 }

@@ -103,10 +103,10 @@ type Engine struct {
 	started, read, inForce *config.Config
 	// own follows the configuration file.
 	own *filewatch.Watcher
-	// watcher follows the policy's path watched, if that is set, and listing the directory
-	// file listed.
-	watcher, listing *filewatch.Watcher
-	watched, listed  string
+	// watcher follows the policy's path watched, if that is set, listing the directory file listed, and
+	// roster the fleet's roster rostered.
+	watcher, listing, roster  *filewatch.Watcher
+	watched, listed, rostered string
 	// asked counts the requested reloads. After one, the last state that a watch saw is not
 	// the last loaded one.
 	asked atomic.Uint64
@@ -168,7 +168,7 @@ func (r *Engine) Close() {
 	r.tasks.Wait()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, watcher := range []*filewatch.Watcher{r.own, r.watcher, r.listing} {
+	for _, watcher := range []*filewatch.Watcher{r.own, r.watcher, r.listing, r.roster} {
 		if watcher != nil {
 			watcher.Close()
 		}
@@ -193,8 +193,9 @@ func (r *Engine) follow(cfg *config.Config) error {
 	if err := r.watch(&r.watcher, &r.watched, path, contents); err != nil {
 		return fmt.Errorf("cannot watch policy.path: %w", err)
 	}
-	if err := r.watch(&r.listing, &r.listed, cfg.DirectoryPath(), filewatch.Fingerprint); err != nil {
-		return fmt.Errorf("cannot watch directory_file: %w", err)
+	err := r.watch(&r.listing, &r.listed, cfg.DirectoryPath(), filewatch.Fingerprint)
+	if err = cmp.Or(err, r.watch(&r.roster, &r.rostered, cfg.Fleet.Path(cfg.File), filewatch.Fingerprint)); err != nil {
+		return fmt.Errorf("cannot watch directory_file and fleet.roster: %w", err)
 	}
 	return nil
 }

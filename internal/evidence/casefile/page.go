@@ -167,6 +167,7 @@ var sentences = map[string]string{
 	"delivery dropped":              "A person took a waiting message out",
 	"delivery human_message":        "A message of a person came in",
 	"delivery run_completed":        "The agent finished its turn",
+	"delivery receipt":              "The other host decided the message",
 }
 
 // said describes an event in plain words.

@@ -231,6 +231,9 @@ func (l *Log) document(cfg *config.Config) ([]string, error) {
 		return nil, err
 	}
 	lines := strings.Split(strings.TrimSuffix(string(shown), "\n"), "\n")
+	if roster := cfg.Fleet.Line(); roster != "" {
+		lines = append(lines, "# fleet.roster: "+roster)
+	}
 	if digest, entries := cfg.ListedDigest(); digest != "" {
 		lines = append(lines, fmt.Sprintf("%s%s, %d entries", pinned, digest, entries))
 	}

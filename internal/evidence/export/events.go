@@ -92,6 +92,12 @@ var readings = map[string]reading{
 	"delivery expired":             {kind: kindEnded, alone: true},
 	"delivery dropped":             {kind: kindEnded},
 	"delivery run_completed":       {of: ran},
+	"delivery receipt":             {of: received},
+	"delivery lane_renewed":        {},
+	"delivery message_refused":     {kind: kindRefused},
+	"delivery message_expired":     {kind: kindEnded},
+	"delivery message_void":        {kind: kindEnded},
+	"delivery message_repeated":    {},
 
 	"task task.created":        {},
 	"task task.transitioned":   {},
@@ -142,6 +148,9 @@ var readings = map[string]reading{
 	"security decision_refused":     {kind: kindRefused, severity: high},
 	"security runner_attached":      {kind: kindDone, severity: low},
 	"security runner_refused":       {kind: kindRefused, severity: high},
+	"security frame_refused":        {kind: kindRefused, severity: high},
+	"security frame_walled":         {kind: kindRefused, severity: high},
+	"security lane_rolled_back":     {kind: kindRefused, severity: high, alone: true},
 	"security binding_refused":      {kind: kindRefused, severity: high},
 	"security call_signed":          {kind: kindDone},
 	"security sending_paused":       {kind: kindDone, severity: high, alert: true},
@@ -242,6 +251,17 @@ func ran(e *audit.Entry) kind {
 		return kindFailed
 	}
 	return kindDone
+}
+
+// received returns the kind for the decision of another host about a message.
+func received(e *audit.Entry) kind {
+	switch e.Outcome {
+	case "allow":
+		return kindDone
+	case "deny":
+		return kindRefused
+	}
+	return kindEnded
 }
 
 // now returns the new value of a task's member in a record.

@@ -103,6 +103,9 @@ func (d *Delivery) CloseEvent(keys gate.Keys, tenant string, event []byte) (err 
 // Digest returns the digest of the closed message.
 func (d *Delivery) Digest() string { return d.letter.Digest() }
 
+// Size returns the number of bytes of the closed message.
+func (d *Delivery) Size() int { return d.letter.Size() }
+
 // Sealed returns the message once it may leave.
 func (d *Delivery) Sealed() gate.Sealed { return d.sealed }
 
@@ -145,6 +148,14 @@ func (e *Event) about(now time.Time) api.HookContext {
 
 // ChannelQueue names the queue of a channel, whose messages go to the app that owns it.
 func ChannelQueue(channel string) string { return "channel:" + channel }
+
+// HostQueue names the queue of another host of the fleet.
+func HostQueue(host string) string { return hostKind + ":" + host }
+
+const hostKind = "host"
+
+// AnyHost stands for the queues of all hosts in [Outbox.Arrival].
+const AnyHost = hostKind + ":"
 
 // AgentQueue names the queue of an agent.
 func AgentQueue(agent string) string { return "agent:" + agent }

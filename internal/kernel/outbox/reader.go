@@ -7,6 +7,7 @@ import (
 
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/base/metrics"
+	"github.com/openclawos/ocipd/internal/ocip/directory"
 	"github.com/openclawos/ocipd/internal/store"
 )
 
@@ -283,6 +284,9 @@ func (a *arrivals) tellAll() {
 }
 
 func (a *arrivals) tellLocked(queue string) {
+	if kind, _ := directory.Split(queue); kind == hostKind && queue != AnyHost {
+		a.tellLocked(AnyHost)
+	}
 	for c := range a.waiting[queue] {
 		close(c)
 	}

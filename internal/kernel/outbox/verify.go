@@ -12,6 +12,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/audit/gate"
+	"github.com/openclawos/ocipd/internal/fleet/fleetapi"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/ocip/directory"
 	"github.com/openclawos/ocipd/internal/store"
@@ -139,6 +140,12 @@ func letting(decisions []store.Decision, found *store.Decision, said gate.Form) 
 func (d *Delivery) form(kind, name string, data []byte) (form, said gate.Form, why string) {
 	var to gate.Form
 	switch {
+	case kind == "app" && d.Name == fleetapi.ReceiptEvent && d.Hook == "":
+		var event fleetapi.MessageReceipt
+		if json.Unmarshal(data, &event, json.RejectUnknownMembers(true)) != nil {
+			return nil, nil, "it cannot be read"
+		}
+		return nil, nil, ""
 	case kind == "app" && d.Name == api.ApprovalEvent && d.Hook == "":
 		var event api.ApprovalOutcome
 		var m api.EmittedMessage
@@ -149,7 +156,7 @@ func (d *Delivery) form(kind, name string, data []byte) (form, said gate.Form, w
 			said = &m
 		}
 		return nil, said, ""
-	case kind == "channel" && d.Hook == api.MessageSending && d.Name == "":
+	case (kind == "channel" || kind == hostKind) && d.Hook == api.MessageSending && d.Name == "":
 		to = new(api.Message)
 	case kind == "agent" && d.Hook == api.MessageReceived && d.Name == "":
 		to = new(api.Inbound)
@@ -162,10 +169,25 @@ func (d *Delivery) form(kind, name string, data []byte) (form, said gate.Form, w
 	if again, _ := to.Write(nil); !bytes.Equal(again, data) {
 		return nil, nil, "it says more than its record let through"
 	}
+	if kind == hostKind {
+		name = directory.AgentChannel
+	}
 	if m, ok := to.(*api.Message); ok && m.ChannelID != name {
 		return nil, nil, "it is of another channel"
 	}
 	return to, to, ""
+}
+
+// answers reports whether a session key, if there is one, leads back to the sender of a record's
+// message: an agent of this daemon, or one on another host.
+func answers(who *directory.Directory, key string, r *audit.Record, sender *directory.Agent) bool {
+	from := ""
+	if sender != nil {
+		from = sender.ID
+	} else if r.Side == audit.SideReceiver {
+		_, from = who.Elsewhere(r.Counterparty.InstanceID)
+	}
+	return key == "" || from != "" && strings.HasPrefix(key, "agent:"+from+":")
 }
 
 // fromRecord sets the delivery's context from its record, and returns why the message does not
@@ -189,8 +211,8 @@ func (d *Delivery) fromRecord(keys gate.Keys, who *directory.Directory, found *s
 		d.From = sender.ID
 	}
 	switch kind {
-	case "channel":
-		if channel, _ := directory.Split(key); channel != name {
+	case "channel", hostKind:
+		if channel, _ := directory.Split(key); channel != name && kind != hostKind {
 			return "its record is of session " + r.SessionKey
 		}
 		d.By, d.Tenant, about.AgentID = r.AgentID, r.TenantID, d.From
@@ -199,7 +221,7 @@ func (d *Delivery) fromRecord(keys gate.Keys, who *directory.Directory, found *s
 		if m.SessionKey != key {
 			return "it names another session than its record"
 		}
-		if m.ReplyTo != "" && (sender == nil || !strings.HasPrefix(m.ReplyTo, "agent:"+sender.ID+":")) {
+		if !answers(who, m.ReplyTo, &r.Record, sender) {
 			return "it is answered elsewhere than its record let through"
 		}
 		decidedFor := audit.Counterparty{TenantID: r.TenantID, InstanceID: r.AgentID}

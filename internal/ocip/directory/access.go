@@ -277,6 +277,9 @@ func (d *Directory) MayBring(app string, owns bool, key string, a *Agent) error 
 // Carries reports whether the configuration grants an app to bring in the envelopes of a foreign
 // instance under agent: keys.
 func (d *Directory) Carries(app, instance string) bool {
+	if host, _ := d.Elsewhere(instance); host != "" && app == AppOfHost(host) {
+		return true
+	}
 	return instance != "" && d.local[instance] == nil && slices.Contains(d.access.grants[app].Carries, instance)
 }
 

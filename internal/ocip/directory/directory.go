@@ -95,6 +95,10 @@ type Entry struct {
 	// with the lowest level accepts.
 	Group   bool
 	Members []string
+	// Host is the host of the fleet on which the agent runs, "" for an entry of the configuration.
+	Host string
+	// Agent is the id of such an agent in session keys.
+	Agent string
 }
 
 // readers are those of a group: the entries of its Members, and whether there may be others.
@@ -105,10 +109,12 @@ type readers struct {
 
 // Directory identifies agents and counterparties under one configuration.
 type Directory struct {
-	agents       map[string]*Agent
-	byApp        map[string][]*Agent
-	byInstance   map[string]*ocip.Counterparty
-	local        map[string]*Agent
+	agents     map[string]*Agent
+	byApp      map[string][]*Agent
+	byInstance map[string]*ocip.Counterparty
+	local      map[string]*Agent
+	// remote are the entries of agents on other hosts of the fleet, by instance id.
+	remote       map[string]*Entry
 	routes       patterns[*Agent]
 	defaultAgent *Agent
 	access       access
@@ -132,7 +138,7 @@ const AgentChannel = "agent"
 // New makes the directory of a configuration, which must not change afterwards.
 func New(cfg *Config) (*Directory, error) {
 	d := &Directory{
-		agents: make(map[string]*Agent), byApp: make(map[string][]*Agent), byInstance: make(map[string]*ocip.Counterparty, len(cfg.Agents)+len(cfg.Entries)), local: make(map[string]*Agent),
+		agents: make(map[string]*Agent), byApp: make(map[string][]*Agent), byInstance: make(map[string]*ocip.Counterparty, len(cfg.Agents)+len(cfg.Entries)), local: make(map[string]*Agent), remote: make(map[string]*Entry),
 		access: newAccess(cfg), networks: make(map[string]*network), groups: make(map[*Entry]*readers), addresses: make(map[*Entry]map[string]string),
 	}
 	for i := range cfg.Agents {

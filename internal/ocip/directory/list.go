@@ -111,6 +111,9 @@ func (d lister) listSessions(entries []Entry) error {
 		if e.InstanceID != "" && !e.Group {
 			d.byInstance[e.InstanceID] = &e.Counterparty
 		}
+		if e.Host != "" {
+			d.remote[e.InstanceID] = e
+		}
 		for _, key := range e.Sessions {
 			if err := d.listSession(e, key); err != nil {
 				return err

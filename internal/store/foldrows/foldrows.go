@@ -56,6 +56,9 @@ func Pause(at time.Time) fold.Row { return fold.Row{fold.Int(at.UnixMilli())} }
 // Release returns the row of a release.
 func Release(state string, expires time.Time) fold.Row { return fold.Row{state, fold.Time(expires)} }
 
+// Lane returns the row of a lane.
+func Lane(last int64) fold.Row { return fold.Row{fold.Int(last)} }
+
 // table describes how to read the rows of a table.
 type table struct {
 	// columns are the columns to read, and key those of the key. open is the condition for open
@@ -113,6 +116,9 @@ func of(t fold.Table) table {
 			func(stmt *sqlite.Stmt) ([]string, fold.Row) {
 				return one(stmt), Release(stmt.ColumnText(1), at(stmt, 2))
 			}}
+	case fold.Lanes:
+		return table{`name, last FROM main.lanes`, `?1 = ?1`, `name`,
+			func(stmt *sqlite.Stmt) ([]string, fold.Row) { return one(stmt), Lane(stmt.ColumnInt64(1)) }}
 	case fold.Tasks:
 		return ofTasks()
 	case fold.TaskGrants:

@@ -94,10 +94,9 @@ func (m *mending) mend(t fold.Table) error {
 			return nil
 		})
 	case fold.Paused:
-		if m.says == nil {
-			return m.w.Exec("what goes on", `DELETE FROM main.paused WHERE scope = ?`, db.Text(m.key[0]))
-		}
-		return m.w.Put("what is paused", "paused", db.Text(m.key[0]), number(0), db.Text("the audit log"))
+		return m.pause()
+	case fold.Lanes:
+		return m.lane()
 	case fold.Releases:
 		return m.write("releases", `approval = ?`, func(v []db.Value) error {
 			if m.says == nil {
@@ -113,6 +112,20 @@ func (m *mending) mend(t fold.Table) error {
 		return m.write("tasks", `id = ?`, m.task)
 	}
 	return nil
+}
+
+func (m *mending) pause() error {
+	if m.says == nil {
+		return m.w.Exec("what goes on", `DELETE FROM main.paused WHERE scope = ?`, db.Text(m.key[0]))
+	}
+	return m.w.Put("what is paused", "paused", db.Text(m.key[0]), db.Int(fold.Number(m.says[0])), db.Text("the audit log"))
+}
+
+func (m *mending) lane() error {
+	if m.says == nil {
+		return m.w.Exec("that a lane is new", `DELETE FROM main.lanes WHERE name = ?`, db.Text(m.key[0]))
+	}
+	return m.w.Put("the last number of a lane", "lanes", db.Text(m.key[0]), db.Int(fold.Number(m.says[0])))
 }
 
 // escalation makes a missing escalation again, with the pair from the row of its exchange.

@@ -24,11 +24,21 @@ import (
 const (
 	rowsSealed    = 19
 	recordsSealed = 20
+	// lanesMade is the version that introduced the tables of lanes.
+	lanesMade = 24
 )
 
 // Tables returns the tables with sealed rows: all except those of the log. Each of its records has
 // a seal too, see [Record].
 func Tables() []db.SealedTable {
+	return append(tablesBefore(lanesMade), db.SealedTable{Name: "lanes"}, db.SealedTable{Name: "lane_sent"}, db.SealedTable{Name: "lane_taken"})
+}
+
+// tablesBefore returns the sealed tables of the schema before a version.
+func tablesBefore(version int) []db.SealedTable {
+	if version <= recordsSealed {
+		return earlierTables()
+	}
 	return append(earlierTables(), db.SealedTable{Name: "outbox"}, db.SealedTable{Name: "queues"}, db.SealedTable{Name: "releases"})
 }
 
@@ -78,6 +88,9 @@ type Key struct {
 func (k *Key) seals(conn *sqlite.Conn, version int) (*db.Seals, error) {
 	if version < recordsSealed {
 		return db.NewSeals(conn, k.Key, earlierTables(), true)
+	}
+	if version < lanesMade {
+		return db.NewSeals(conn, k.Key, tablesBefore(lanesMade), false)
 	}
 	return db.NewSeals(conn, k.Key, Tables(), false)
 }

@@ -1072,6 +1072,47 @@ class Extract(TypedDict):
     text: str
 
 
+class FleetBringParams(TypedDict):
+    # The frame, in base64: at most 512 KiB.
+    frame: str
+
+
+class FleetBringResult(TypedDict, total=False):
+    receipt: 'FleetFrame'
+    waits: bool
+    next: int
+
+
+class FleetFrame(TypedDict):
+    to: str
+    toEpoch: int
+    kind: str
+    seq: int
+    frame: str
+
+
+class _FleetHost(TypedDict):
+    host: str
+    epoch: int
+    agents: List[str]
+    waiting: int
+
+
+class FleetHost(_FleetHost, total=False):
+    heard: str
+    refused: int
+
+
+class FleetStatus(TypedDict):
+    tenant: str
+    host: str
+    version: int
+    digest: str
+    member: bool
+    lines: int
+    hosts: List['FleetHost']
+
+
 class GatewayProvides(TypedDict, total=False):
     # Gateway methods.
     methods: List[str]
@@ -1357,6 +1398,22 @@ class Message(_Message, total=False):
     target: str
     metadata: Dict[str, Any]
     dispatchId: str
+
+
+class _MessageReceipt(TypedDict):
+    dispatchId: str
+    sessionKey: str
+    host: str
+    result: str
+    log: str
+    record: int
+    timestamp: int
+
+
+class MessageReceipt(_MessageReceipt, total=False):
+    code: str
+    reason: str
+    hash: str
 
 
 class _MethodDescription(TypedDict):
@@ -3377,6 +3434,8 @@ Empty = Dict[str, Any]
 EmptyInput = Dict[str, Any]
 
 ErrorCode = Literal["UNKNOWN_ERROR", "INVALID_REQUEST", "METHOD_NOT_FOUND", "INVALID_PARAMS", "INTERNAL_ERROR", "UNAUTHORIZED", "FORBIDDEN", "NOT_FOUND", "CONFLICT", "TIMEOUT", "APP_NOT_REGISTERED", "CAPABILITY_DENIED", "HOOK_NOT_SUBSCRIBED", "CONNECTION_CLOSED"]
+
+FleetAttachParams = Dict[str, Any]
 
 ResponseMessage = Dict[str, Any]
 

@@ -1,0 +1,352 @@
+// Package fleetcmd has the commands about a fleet: daemons of one tenant on several machines.
+package fleetcmd
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/api/client"
+	"github.com/openclawos/ocipd/internal/base/durable"
+	"github.com/openclawos/ocipd/internal/base/term"
+	"github.com/openclawos/ocipd/internal/bridge/carrier"
+	"github.com/openclawos/ocipd/internal/cli"
+	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/evidence/keyring"
+	"github.com/openclawos/ocipd/internal/fleet/fleetapi"
+	"github.com/openclawos/ocipd/internal/fleet/roster"
+	"github.com/spf13/cobra"
+)
+
+// New returns the commands about a fleet.
+func New(p *cli.Process) *cobra.Command {
+	c := cli.Group(&cobra.Command{Use: "fleet", Short: "join daemons of one tenant on several machines"})
+	c.AddCommand(newInit(p), newJoin(p), newRejoin(p), newAdd(p), newLeave(p), newStatus(p), newCarry(p))
+	return c
+}
+
+func newInit(s *cli.Process) *cobra.Command {
+	var tenant, key string
+	c := &cobra.Command{
+		Use:   "init ROSTER",
+		Short: "make the roster of a fleet",
+		Long: `Make the roster of a fleet: a file without hosts, signed with your SSH key. You
+add hosts to it, and give the file to each of them.`,
+		Example: "  ocipd fleet init fleet.jsonl --tenant acme-corp --key ~/.ssh/id_ed25519",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if _, err := os.Lstat(args[0]); err == nil {
+				return fmt.Errorf("cannot make the roster %s: there is such a file", args[0])
+			}
+			return publish(cmd.Context(), s, args[0], key, tenant, 1, nil, nil)
+		},
+	}
+	c.Flags().StringVar(&tenant, "tenant", "", "the `TENANT` of all agents of the fleet")
+	cli.KeyFlag(c, &key)
+	cli.Required(c, "tenant")
+	return c
+}
+
+// publish signs a version of a roster and writes it.
+func publish(ctx context.Context, s *cli.Process, file, key, tenant string, version int, hosts []roster.Host, agents []roster.Agent) error {
+	lines, err := roster.Write(tenant, version, hosts, agents)
+	if err != nil {
+		return err
+	}
+	// What nobody could read is not signed.
+	if _, err := roster.Sign(lines, "unsigned"); err != nil {
+		return fmt.Errorf("cannot make the roster: %w", err)
+	}
+	keys, err := s.OpenKey(key)
+	if err != nil {
+		return err
+	}
+	armored, err := keys.SignAs(ctx, string(lines), roster.Namespace)
+	if err != nil {
+		return err
+	}
+	whole, err := roster.Sign(lines, armored)
+	if err != nil {
+		return err
+	}
+	if err := durable.Replace(file, ".part", 0o644, whole); err != nil {
+		return fmt.Errorf("cannot write the roster: %w", err)
+	}
+	_, err = fmt.Fprintf(s.Stdout, "ok: %s is version %d of the fleet of %s, with %s and %s; give it to every host\n",
+		term.Printable(file), version, term.Printable(tenant), term.Count(len(hosts), "host"), term.Count(len(agents), "agent"))
+	return err
+}
+
+// read reads a roster, whose signature the daemons check.
+func read(file string) (*roster.Roster, error) {
+	text, err := cli.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the roster: %w", err)
+	}
+	r, err := roster.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("cannot use the roster %s: %w", file, err)
+	}
+	return r, nil
+}
+
+func newJoin(s *cli.Process) *cobra.Command {
+	return &cobra.Command{
+		Use:   "join HOST",
+		Short: "make this host's keys, and print its lines for the roster",
+		Long: `Make the keys of this host, unless it has some, and print its lines for the
+roster: its public keys, and the agents of its configuration. An operator adds
+them with "ocipd fleet add". The private keys stay in the directory of keys.
+
+The configuration of this host needs fleet.roster, fleet.host and
+fleet.operators.`,
+		Example: "  ocipd fleet join laptop-a > laptop-a.jsonl",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			return join(s, args[0], false)
+		},
+	}
+}
+
+func newRejoin(s *cli.Process) *cobra.Command {
+	return &cobra.Command{
+		Use:   "rejoin HOST",
+		Short: "make new keys for this host, and print its lines for the roster",
+		Long: `Make new keys for this host and print its lines for the roster, as "ocipd fleet
+join" does. Do this after the state of the host was put back from a copy
+(LANE_ROLLED_BACK), or if somebody else may have its keys. The new keys are in
+force with the version of the roster that has them; until then the earlier ones
+are.`,
+		Example: "  ocipd fleet rejoin laptop-a > laptop-a.jsonl",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			return join(s, args[0], true)
+		},
+	}
+}
+
+// join prints the lines of this host.
+func join(s *cli.Process, name string, anew bool) error {
+	cfg, err := s.Load(nil)
+	if err != nil {
+		return err
+	}
+	dir := config.KeysPath(cfg, config.DatabasePath(cfg, s.Getenv))
+	all, err := keyring.ReadFleet(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	var keys *keyring.Fleet
+	if len(all) > 0 && !anew {
+		keys = all[len(all)-1]
+	} else if keys, err = keyring.AddFleet(dir, rand.Reader); err != nil {
+		return err
+	}
+	h := roster.Host{Name: name, Epoch: 1}
+	h.Sign, h.Seal = keys.Public()
+	if r := cfg.Fleet.Members(); r != nil && r.Host(name) != nil {
+		if h.Epoch = r.Host(name).Epoch; !bytes.Equal(r.Host(name).Sign, h.Sign) {
+			h.Epoch++
+		}
+	}
+	lines, err := roster.Line(h)
+	if err != nil {
+		return err
+	}
+	for i := range cfg.Agents {
+		a := &cfg.Agents[i]
+		one, err := roster.Line(roster.Agent{ID: a.ID, Host: name, InstanceID: a.InstanceID, UserID: a.UserID, OrgUnit: a.OrgUnit, Accepts: upTo(a.MaxClassificationShared)})
+		if err != nil {
+			return err
+		}
+		lines = append(lines, one...)
+	}
+	if _, _, err := roster.Lines(lines, nil); err != nil {
+		return fmt.Errorf("cannot join as %s: %w", name, err)
+	}
+	_, err = s.Stdout.Write(lines)
+	return err
+}
+
+// upTo lists the levels up to one: an agent accepts what it may share itself.
+func upTo(most string) []string {
+	all := []string{"public", "internal", "confidential", "restricted"}
+	return all[:slices.Index(all, cmp.Or(most, "internal"))+1]
+}
+
+func newAdd(s *cli.Process) *cobra.Command {
+	var key string
+	c := &cobra.Command{
+		Use:   "add ROSTER LINES",
+		Short: "add a host to the roster, or replace its lines",
+		Long: `Add the lines that "ocipd fleet join" has printed on a host to the roster, and
+sign its next version. LINES is a file, or - for the standard input. A host that
+is in the roster gets these keys and agents in place of its earlier ones.
+
+Be sure that the lines come from that host: whoever has the private keys to them
+speaks for its agents.`,
+		Example: "  ocipd fleet add fleet.jsonl laptop-a.jsonl --key ~/.ssh/id_ed25519",
+		Args:    cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r, err := read(args[0])
+			if err != nil {
+				return err
+			}
+			var text []byte
+			if args[1] == "-" {
+				text, err = s.ReadStdin(cmd.Context())
+			} else {
+				text, err = cli.ReadFile(args[1])
+			}
+			if err != nil {
+				return fmt.Errorf("cannot read the lines: %w", err)
+			}
+			hosts, agents, err := merged(r, text)
+			if err != nil {
+				return fmt.Errorf("cannot use the lines: %w", err)
+			}
+			return publish(cmd.Context(), s, args[0], key, r.Tenant, r.Version+1, hosts, agents)
+		},
+	}
+	cli.KeyFlag(c, &key)
+	return c
+}
+
+// merged adds lines to a roster.
+func merged(r *roster.Roster, text []byte) (hosts []roster.Host, agents []roster.Agent, err error) {
+	come, with, err := roster.Lines(text, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	hosts, agents = slices.Clone(r.Hosts), slices.Clone(r.Agents)
+	for _, h := range come {
+		i := slices.IndexFunc(hosts, func(was roster.Host) bool { return was.Name == h.Name })
+		if i < 0 {
+			hosts = append(hosts, h)
+			continue
+		}
+		if was := hosts[i]; bytes.Equal(was.Sign, h.Sign) && bytes.Equal(was.Seal, h.Seal) {
+			h.Epoch = was.Epoch
+		} else {
+			// New keys take a new epoch, which begins new lanes.
+			h.Epoch = max(h.Epoch, was.Epoch+1)
+		}
+		hosts[i] = h
+		agents = slices.DeleteFunc(agents, func(a roster.Agent) bool { return a.Host == h.Name })
+	}
+	return hosts, append(agents, with...), nil
+}
+
+func newLeave(s *cli.Process) *cobra.Command {
+	var key string
+	c := &cobra.Command{
+		Use:   "leave ROSTER HOST",
+		Short: "take a host and its agents out of the roster",
+		Long: `Take a host and its agents out of the roster, and sign its next version. A host
+with that version takes nothing more from the one that has left.`,
+		Example: "  ocipd fleet leave fleet.jsonl laptop-a --key ~/.ssh/id_ed25519",
+		Args:    cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r, err := read(args[0])
+			if err != nil {
+				return err
+			}
+			if r.Host(args[1]) == nil {
+				return fmt.Errorf("cannot take out %s: the roster has no host of that name", args[1])
+			}
+			hosts := slices.DeleteFunc(slices.Clone(r.Hosts), func(h roster.Host) bool { return h.Name == args[1] })
+			agents := slices.DeleteFunc(slices.Clone(r.Agents), func(a roster.Agent) bool { return a.Host == args[1] })
+			return publish(cmd.Context(), s, args[0], key, r.Tenant, r.Version+1, hosts, agents)
+		},
+	}
+	cli.KeyFlag(c, &key)
+	return c
+}
+
+func newStatus(s *cli.Process) *cobra.Command {
+	asJSON := false
+	c := &cobra.Command{
+		Use:     "status",
+		Short:   "show the hosts of the fleet, and what waits for them",
+		Example: "  ocipd fleet status",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var st fleetapi.FleetStatus
+			printed, err := s.TellOperator(cmd.Context(), "fleet.status", asJSON, &st)
+			if err != nil || printed {
+				return err
+			}
+			return show(s, &st)
+		},
+	}
+	c.Flags().BoolVar(&asJSON, "json", false, "print the answer as JSON")
+	return c
+}
+
+// show prints the status.
+func show(s *cli.Process, st *fleetapi.FleetStatus) error {
+	fmt.Fprintf(s.Stdout, "fleet of %s, version %d (%s)\n", term.Printable(st.Tenant), st.Version, st.Digest)
+	switch {
+	case !st.Member:
+		fmt.Fprintf(s.Stdout, "this host, %s, is not in the roster: ocipd fleet join prints its lines\n", term.Printable(st.Host))
+	case st.Lines == 0:
+		fmt.Fprintf(s.Stdout, "this host is %s; no carrier is attached, so messages to other hosts wait\n", term.Printable(st.Host))
+	default:
+		fmt.Fprintf(s.Stdout, "this host is %s; %s attached\n", term.Printable(st.Host), term.Count(st.Lines, "carrier"))
+	}
+	for i := range st.Hosts {
+		h := &st.Hosts[i]
+		parts := []string{fmt.Sprintf("epoch %d", h.Epoch)}
+		if h.Host != st.Host {
+			parts = append(parts, term.Count(h.Waiting, "message")+" without a receipt")
+			heard := "not heard since the start"
+			if !h.Heard.IsZero() {
+				heard = "last heard " + h.Heard.Local().Format(time.DateTime)
+			}
+			parts = append(parts, heard)
+		}
+		if h.Refused > 0 {
+			parts = append(parts, fmt.Sprintf("%d frames dropped", h.Refused))
+		}
+		agents := "no agents"
+		if len(h.Agents) > 0 {
+			agents = strings.Join(h.Agents, ", ")
+		}
+		if _, err := fmt.Fprintf(s.Stdout, "%s: %s\n  %s\n", term.Printable(h.Host), term.Printable(agents), strings.Join(parts, "; ")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func newCarry(s *cli.Process) *cobra.Command {
+	return &cobra.Command{
+		Use:   "carry SOCKET",
+		Short: "carry messages between this host and another whose operator socket is reachable",
+		Long: `Carry the messages of the fleet between this daemon and the one whose operator
+socket is SOCKET, until interrupted. For a host that is reachable by SSH, forward
+its socket first: ssh -N -L /tmp/host-b.sock:/run/…/operator.sock host-b. The messages are sealed and signed by the daemons: the carrier
+can delay them and nothing else. It needs no keys.`,
+		Example: "  ocipd fleet carry /tmp/host-b.sock",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return carrier.Run(cmd.Context(), carrier.Options{
+				Dial: [2]func(context.Context) (*client.Client, error){
+					s.DialOperator,
+					func(ctx context.Context) (*client.Client, error) { return client.Dial(ctx, args[0]) },
+				},
+				Say: func(format string, args ...any) {
+					s.Say("%s", term.Printable(fmt.Sprintf(format, args...)))
+				},
+			})
+		},
+	}
+}

@@ -1,0 +1,104 @@
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/base/sshsig"
+	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/evidence/keyring"
+	"github.com/openclawos/ocipd/internal/fleet/roster"
+	"github.com/openclawos/ocipd/internal/kernel"
+	"github.com/openclawos/ocipd/internal/store"
+	"go.uber.org/zap"
+)
+
+// rosterName is the database key of the newest roster that was in force: its tenant, version and digest.
+const rosterName = "fleet-roster"
+
+// rosters checks the rosters of a daemon's fleet.
+type rosters struct{ *Daemon }
+
+// fleet returns the daemon's place in the fleet of a configuration, nil for none. It refuses a roster
+// that no operator has signed, that does not follow the one in force, or that has other keys for
+// this host.
+func (d rosters) fleet(cfg *config.Config) (*kernel.Fleet, error) {
+	r := cfg.Fleet.Members()
+	if r == nil {
+		return nil, nil
+	}
+	fail := func(err error) (*kernel.Fleet, error) {
+		return nil, fmt.Errorf("cannot use fleet.roster %s: %w", cfg.Fleet.Path(cfg.File), err)
+	}
+	text, armored := r.Signed()
+	signers := sshsig.File{Path: cfg.Fleet.Operators, Key: "fleet.operators", Namespace: roster.Namespace}
+	if _, _, err := signers.Verify([]byte(armored), text, time.Now()); err != nil {
+		return fail(&roster.LineError{Line: bytes.Count(text, []byte("\n")) + 1, Problem: "signature: " + err.Error()})
+	}
+	if err := d.follows(cfg, r); err != nil {
+		return fail(err)
+	}
+	f := &kernel.Fleet{Roster: r, Name: cfg.Fleet.Host, Self: r.Host(cfg.Fleet.Host), MaxQueued: cfg.Fleet.MaxQueued}
+	if f.Self == nil {
+		return f, nil // it has left, or not joined yet
+	}
+	keys, err := keyring.ReadFleet(config.KeysPath(cfg, d.database))
+	if err != nil {
+		return fail(err)
+	}
+	for _, pair := range keys {
+		if sign, seal := pair.Public(); bytes.Equal(sign, f.Self.Sign) && bytes.Equal(seal, f.Self.Seal) {
+			f.Sign, f.Open = pair.Sign, pair.Seal
+			return f, nil
+		}
+	}
+	return fail(fmt.Errorf("it has other keys for host %s than this host: is fleet.host the name of another one? `ocipd fleet join` prints the line of this host", cfg.Fleet.Host))
+}
+
+// follows reports why a roster may not follow the one in force. At the start that is the newest one that
+// was in force before: the operators may have made several since.
+func (d rosters) follows(cfg *config.Config, r *roster.Roster) error {
+	if former := d.config().Fleet.Members(); former != nil && cfg != d.config() {
+		return r.Follows(former)
+	}
+	tenant, version, digest, err := d.newestRoster()
+	switch {
+	case err != nil:
+		return err
+	case version > 0 && tenant != r.Tenant:
+		return &roster.LineError{Line: 1, Problem: "fleet: the roster before it was of tenant " + tenant}
+	case r.Version < version, r.Version == version && r.Digest() != digest:
+		return &roster.LineError{Line: 1, Problem: fmt.Sprintf("version: version %d (%s) was in force already, got %d (%s)", version, digest, r.Version, r.Digest())}
+	}
+	return nil
+}
+
+// newestRoster reads the newest roster that was in force, version 0 for none.
+func (d rosters) newestRoster() (tenant string, version int, digest string, err error) {
+	value, err := d.store.Meta(context.Background(), rosterName)
+	if errors.Is(err, store.ErrNotFound) {
+		return "", 0, "", nil
+	}
+	if err == nil {
+		_, err = fmt.Sscan(string(value), &version, &digest, &tenant)
+	}
+	return tenant, version, digest, err
+}
+
+// noteRoster keeps which roster is in force, so that no start goes back behind it.
+func (d rosters) noteRoster(cfg *config.Config) {
+	r := cfg.Fleet.Members()
+	if r == nil {
+		return
+	}
+	_, version, _, err := d.newestRoster()
+	if err == nil && version < r.Version {
+		_, err = d.store.Commit(&store.Change{Parts: []store.Part{store.Meta{Key: rosterName, Value: fmt.Appendf(nil, "%d %s %s", r.Version, r.Digest(), r.Tenant)}}, Drains: true})
+	}
+	if err != nil {
+		d.log.Error("cannot note which roster of the fleet is in force", zap.Error(err))
+	}
+}

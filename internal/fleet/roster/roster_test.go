@@ -1,0 +1,181 @@
+package roster
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+func key(n byte) []byte { return bytes.Repeat([]byte{n}, 32) }
+
+func hosts() []Host {
+	return []Host{{"host-a", 1, key(1), key(2)}, {"host-b", 3, key(3), key(4)}}
+}
+
+func agents() []Agent {
+	return []Agent{
+		{ID: "alice", Host: "host-a", InstanceID: "agent-alice-1", UserID: "alice", OrgUnit: "sales", Accepts: []string{"public", "internal"}},
+		{ID: "bob", Host: "host-b", InstanceID: "agent-bob-1", UserID: "bob", OrgUnit: "sales"},
+	}
+}
+
+// good is a roster with a signature that nobody checks here.
+func good(t testing.TB, version int) []byte {
+	t.Helper()
+	lines, err := Write("acme-corp", version, hosts(), agents())
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, err := Sign(lines, "SIGNATURE")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return whole
+}
+
+func TestRoster(t *testing.T) {
+	text := good(t, 7)
+	r, err := Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signed, armored := r.Signed()
+	if r.Tenant != "acme-corp" || r.Version != 7 || len(r.Hosts) != 2 || len(r.Agents) != 2 || armored != "SIGNATURE" || r.Line(1) != 5 {
+		t.Errorf("it is %+v", r)
+	}
+	if !bytes.HasPrefix(text, signed) || bytes.Count(signed, []byte("\n")) != 5 {
+		t.Errorf("signed is %s", signed)
+	}
+	if h := r.Host("host-b"); h == nil || h.Epoch != 3 || r.Host("other") != nil {
+		t.Errorf("host-b is %+v", h)
+	}
+	next, err := Parse(good(t, 8))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if next.Follows(r) != nil || r.Follows(nil) != nil || r.Follows(r) != nil {
+		t.Error("the next version does not follow")
+	}
+	for _, version := range []int{6, 9} {
+		other, err := Parse(good(t, version))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := other.Follows(r); err == nil {
+			t.Errorf("version %d follows 7", version)
+		}
+	}
+	changed, err := Parse(bytes.Replace(text, []byte("SIGNATURE"), []byte("ANOTHER"), 1))
+	if err != nil || changed.Follows(r) == nil {
+		t.Errorf("another file of the same version follows: %v", err)
+	}
+}
+
+// Each fault refuses the whole file, with its line.
+func TestRefused(t *testing.T) {
+	text := string(good(t, 1))
+	lines := strings.SplitAfter(text, "\n")
+	replaced := func(old, new string) string {
+		if !strings.Contains(text, old) {
+			t.Fatalf("there is no %s", old)
+		}
+		return strings.Replace(text, old, new, 1)
+	}
+	for what, tc := range map[string]struct {
+		text string
+		line int
+		says string
+	}{
+		"nothing":                 {"", 1, "no signature"},
+		"no signature":            {strings.Join(lines[:5], ""), 6, "no signature"},
+		"an empty signature":      {replaced("SIGNATURE", ""), 6, "signature: it is empty"},
+		"a line behind":           {text + lines[2], 7, "behind the signature"},
+		"cut off":                 {text[:len(text)-1], 6, "cut off"},
+		"an empty line":           {lines[0] + "\n" + strings.Join(lines[1:], ""), 2, "no JSON object"},
+		"no head":                 {strings.Join(lines[1:], ""), 1, "cannot be read"},
+		"no version":              {replaced(`,"version":1`, ""), 1, "version: it is missing"},
+		"version zero":            {replaced(`"version":1`, `"version":0`), 1, "version: want"},
+		"an unknown member":       {replaced(`{"host":"host-a"`, `{"host":"host-a","port":7}`[:len(`{"host":"host-a","port":7`)]), 2, "cannot be read"},
+		"a doubled member":        {replaced(`"epoch":1`, `"epoch":1,"epoch":1`), 2, "duplicate"},
+		"a host twice":            {replaced(`"host":"host-b","epoch"`, `"host":"host-a","epoch"`), 3, "listed already"},
+		"a key twice":             {replaced("AwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwMDAwM=", "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE="), 3, "line 2 has the same key"},
+		"a short key":             {replaced("AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=", "AQE="), 2, "sign: want"},
+		"no epoch":                {replaced(`"epoch":1,`, ""), 2, "epoch: it is missing"},
+		"an epoch of zero":        {replaced(`"epoch":1`, `"epoch":0`), 2, "epoch: want"},
+		"a host's name":           {replaced(`{"host":"host-a"`, `{"host":"*"`), 2, "host: want"},
+		"an agent twice":          {replaced(`"agent":"bob"`, `"agent":"alice"`), 5, "line 4 has agent alice too"},
+		"an instance twice":       {replaced(`agent-bob-1`, `agent-alice-1`), 5, "line 4 has instance"},
+		"an agent's host":         {replaced(`"bob","host":"host-b"`, `"bob","host":"host-c"`), 5, "no line before this one"},
+		"an agent's id":           {replaced(`"agent":"bob"`, `"agent":"b:b"`), 5, "agent: want"},
+		"an agent without a user": {replaced(`"user_id":"bob",`, ""), 5, "user_id: it is missing"},
+		"an unknown level":        {replaced(`["public","internal"]`, `["secret"]`), 4, "accepts: want"},
+		"a level twice":           {replaced(`["public","internal"]`, `["public","public"]`), 4, "accepts: want"},
+		"a look-alike":            {replaced(`"agent":"bob"`, `"agent":"bo\u200bb"`), 5, "not spelled"},
+	} {
+		r, err := Parse([]byte(tc.text))
+		fault, ok := errors.AsType[*LineError](err)
+		if !ok || fault.Line != tc.line || !strings.Contains(fault.Problem, tc.says) {
+			t.Errorf("%s: %+v, %v, want line %d: %s", what, r, err, tc.line, tc.says)
+		}
+	}
+	if _, err := Parse(make([]byte, MaxBytes+1)); err == nil {
+		t.Error("a file over the limit is read")
+	}
+}
+
+// A host's lines can be read alone, and replace that host's.
+func TestLines(t *testing.T) {
+	line, err := Line(Host{"host-a", 2, key(7), key(8)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	agent, err := Line(agents()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, a, err := Lines(append(line, agent...), hosts())
+	if err != nil || len(h) != 1 || h[0].Epoch != 2 || len(a) != 1 {
+		t.Errorf("%+v, %+v, %v", h, a, err)
+	}
+	if _, a, err = Lines(agent, hosts()); err != nil || len(a) != 1 {
+		t.Errorf("%+v, %v", a, err)
+	}
+	for _, bad := range []string{"", "x", `{"signature":"x"}`, string(agent), string(line) + string(line)} {
+		if h, a, err := Lines([]byte(bad), nil); err == nil {
+			t.Errorf("%q is read as %+v, %+v", bad, h, a)
+		}
+	}
+}
+
+// No bytes crash the parser, and a file that it reads can be written and read again.
+func FuzzParse(f *testing.F) {
+	text := good(f, 3)
+	f.Add(text)
+	for i := range bytes.Count(text, []byte("\n")) {
+		f.Add([]byte(strings.Join(strings.SplitAfter(string(text), "\n")[i:], "")))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		r, err := Parse(b)
+		if err != nil {
+			if _, ok := errors.AsType[*LineError](err); !ok {
+				t.Fatalf("no line: %v", err)
+			}
+			return
+		}
+		lines, err := Write(r.Tenant, r.Version, r.Hosts, r.Agents)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, armored := r.Signed()
+		whole, err := Sign(lines, armored)
+		if err != nil {
+			t.Fatalf("%q is not read again: %v", b, err)
+		}
+		again, err := Parse(whole)
+		if err != nil || fmt.Sprint(again.Hosts, again.Agents) != fmt.Sprint(r.Hosts, r.Agents) {
+			t.Fatalf("%+v became %+v: %v", r, again, err)
+		}
+	})
+}
