@@ -229,6 +229,7 @@ func (p *Text) fewFacts(a *api.Approval, now time.Time) {
 // urgent is the time before expiry from which it is shown in colour.
 const urgent = 10 * time.Minute
 
+// Urgency is the colour of the time that is left.
 func Urgency(expires int64, now time.Time) term.Colour {
 	if time.UnixMilli(expires).Sub(now) < urgent {
 		return term.Red
@@ -476,6 +477,7 @@ func (p *Text) data(shared []ocip.Shared, withheld []ocip.Withheld) {
 // State is a state in words for people.
 func State(state string) string { return strings.ReplaceAll(state, "_", " ") }
 
+// StateColour is the colour of a state.
 func StateColour(state string) term.Colour {
 	switch state {
 	case api.ApprovalPending:

@@ -117,7 +117,7 @@ func (p *Parts) Code(name, value string) { p.add(Part{Kind: PartCode, Name: name
 func (p *Parts) Line(...string) {}
 
 func toneOf(c term.Colour) string {
-	switch c {
+	switch c { //nolint:exhaustive // the others are no tone
 	case term.Bold:
 		return ToneStrong
 	case term.Yellow:

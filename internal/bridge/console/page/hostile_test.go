@@ -39,7 +39,7 @@ func hostile() []string {
 		list = append(list, fmt.Sprintf("pay %cEVE%c now", r, r))
 	}
 	list = append(list,
-		"e"+strings.Repeat("\u0301", 40), strings.Repeat("\u0489", 60)+"x", "\u0301first", "ه\u064bربي اليمين", "‮כל הכבוד‬", "\U0001f469\u200d\U0001f4bb", "\x1b[31mred\x1b[0m", "\x1b]0;title\x07", "a\r\nHTTP/1.1 200\r\n",
+		"e"+strings.Repeat("\u0301", 40), strings.Repeat("\u0489", 60)+"x", "\u0301first", "ه\u064bربي اليمين", "\u202eכל הכבוד\u202c", "\U0001f469\u200d\U0001f4bb", "\x1b[31mred\x1b[0m", "\x1b]0;title\x07", "a\r\nHTTP/1.1 200\r\n",
 		strings.Repeat("x", 1<<20), strings.Repeat("<b>", 1<<16), strings.Repeat("\u202e", 1<<12), strings.Repeat("word ", 1<<15), strings.Repeat("\n", 1<<12), strings.Repeat("\u0645", 1<<12),
 	)
 	return list
