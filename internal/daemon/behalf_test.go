@@ -35,8 +35,8 @@ func sleeps(t testing.TB, as *syscall.SysProcAttr) *exec.Cmd {
 		t.Skip("no sleep here")
 	}
 	// Another user may not enter a folder of links.
-	if real, err := os.Readlink(path); err == nil {
-		path = real
+	if target, err := os.Readlink(path); err == nil {
+		path = target
 	}
 	cmd := exec.Command(path, "600")
 	cmd.SysProcAttr = as

@@ -392,7 +392,7 @@ func TestFleetLane(t *testing.T) {
 	if o := c.outcome(line.bring(c.sealed(0, 1, frame.Header{Seq: 3, ID: "late", Expires: time.Now().Add(-time.Minute)}, body))); o.Result != frame.Expired {
 		t.Errorf("a message that came too late: %+v", o)
 	}
-	other := strings.Replace(string(body), `"dispatchId":"`+sent.DispatchID, `"dispatchId":"fourth`, -1)
+	other := strings.ReplaceAll(string(body), `"dispatchId":"`+sent.DispatchID, `"dispatchId":"fourth`)
 	for n, tc := range []struct{ what, body, code string }{
 		{"an agent that is not here", strings.Replace(other, "bob:main", "dave:main", 1), "NOT_FOUND"},
 		{"no message", "{}", "INVALID_PARAMS"},
@@ -402,7 +402,7 @@ func TestFleetLane(t *testing.T) {
 		id := "fourth"
 		if tc.body != other {
 			id = fmt.Sprint("id", n)
-			tc.body = strings.Replace(tc.body, `"fourth"`, `"`+id+`"`, -1)
+			tc.body = strings.ReplaceAll(tc.body, `"fourth"`, `"`+id+`"`)
 		}
 		if o := c.outcome(line.bring(c.sealed(0, 1, frame.Header{Seq: seq, ID: id}, []byte(tc.body)))); o.Result != frame.Deny || o.Code != tc.code || o.Hash == "" {
 			t.Errorf("%s: %+v", tc.what, o)

@@ -83,33 +83,33 @@ type noted struct {
 }
 
 // bell returns a channel that is closed at the next ring.
-func (t *Hosts) bell() <-chan struct{} {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.news == nil {
-		t.news = make(chan struct{})
+func (k *Hosts) bell() <-chan struct{} {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.news == nil {
+		k.news = make(chan struct{})
 	}
-	return t.news
+	return k.news
 }
 
 // ring wakes the carriers. It never waits.
-func (t *Hosts) ring() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.news != nil {
-		close(t.news)
-		t.news = nil
+func (k *Hosts) ring() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.news != nil {
+		close(k.news)
+		k.news = nil
 	}
 }
 
 // hear notes a proven frame of a host.
-func (t *Hosts) hear(host string, at time.Time) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.heard == nil {
-		t.heard = make(map[string]time.Time)
+func (k *Hosts) hear(host string, at time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.heard == nil {
+		k.heard = make(map[string]time.Time)
 	}
-	t.heard[host] = at
+	k.heard[host] = at
 }
 
 // noteEvery is how often a kind of refusal of one host goes on record.
@@ -118,27 +118,27 @@ const noteEvery = time.Minute
 // noteRefusal counts a refused frame of a host, and records the refusal unless the last minute has a
 // record of it. Host is a name of the roster, or "" for any other. It returns the number of the
 // record.
-func (t *Hosts) noteRefusal(host, event string, code ocip.Code, reason string, h *frame.Header) (seq uint64, err error) {
-	now, kind := t.now(), host+"\x00"+event+"\x00"+string(code)
-	defer t.lanes.Lock(kind)()
-	t.mu.Lock()
-	if t.refused == nil {
-		t.refused, t.noted = make(map[string]uint64), make(map[string]noted)
+func (k *Hosts) noteRefusal(host, event string, code ocip.Code, reason string, h *frame.Header) (seq uint64, err error) {
+	now, kind := k.now(), host+"\x00"+event+"\x00"+string(code)
+	defer k.lanes.Lock(kind)()
+	k.mu.Lock()
+	if k.refused == nil {
+		k.refused, k.noted = make(map[string]uint64), make(map[string]noted)
 	}
-	t.refused[host]++
-	last, already := t.noted[kind]
-	t.mu.Unlock()
+	k.refused[host]++
+	last, already := k.noted[kind]
+	k.mu.Unlock()
 	if already && now.Sub(last.at) < noteEvery {
 		return last.seq, nil
 	}
-	receipt, err := t.record(&audit.Record{
-		ID: t.newID(), ActionType: audit.ActionSecurity, Event: event, PolicyResult: string(ocip.Deny), Code: string(code), PolicyReason: reason,
+	receipt, err := k.record(&audit.Record{
+		ID: k.newID(), ActionType: audit.ActionSecurity, Event: event, PolicyResult: string(ocip.Deny), Code: string(code), PolicyReason: reason,
 		Details: map[string]any{"host": host, "claims": map[string]any{"tenant": h.Tenant, "from": h.From, "epoch": h.FromEpoch, "kind": h.Kind, "seq": h.Seq, "id": h.ID}},
 	})
 	if err == nil {
-		t.mu.Lock()
-		t.noted[kind] = noted{now, receipt.Seq}
-		t.mu.Unlock()
+		k.mu.Lock()
+		k.noted[kind] = noted{now, receipt.Seq}
+		k.mu.Unlock()
 	}
 	return receipt.Seq, err
 }
@@ -166,7 +166,7 @@ func (a *arrivedFrom) settle(c *store.Change) {
 	if r.Details == nil {
 		r.Details = make(map[string]any)
 	}
-	r.Details["lane"] = map[string]any{"host": a.Host, "name": a.LaneTaken.Lane, "seq": a.Seq, "result": a.Result}
+	r.Details["lane"] = map[string]any{"host": a.Host, "name": a.Lane, "seq": a.Seq, "result": a.Result}
 	c.Add(&a.LaneTaken)
 	c.OnDurable(func(store.Receipt) { a.settled = true })
 }
@@ -220,15 +220,15 @@ func noFleet() error {
 
 // Carries opens the stream of frames for other hosts. Each stream is offered every message that has no
 // receipt.
-func (t *Hosts) Carries(context.Context, api.Peer, *fleetapi.FleetAttachParams) (feed func(context.Context, api.Stream) error, err error) {
-	if f := t.rules().member; f == nil || f.Self == nil {
+func (k *Hosts) Carries(context.Context, api.Peer, *fleetapi.FleetAttachParams) (feed func(context.Context, api.Stream) error, err error) {
+	if f := k.rules().member; f == nil || f.Self == nil {
 		return nil, noFleet()
 	}
 	return func(ctx context.Context, out api.Stream) error {
-		t.attach(1)
-		defer t.attach(-1)
-		c := carrier{Hosts: t, out: out, offers: make(map[string]*lane.Offers)}
-		for ctx.Err() == nil && t.closing.Err() == nil {
+		k.attach(1)
+		defer k.attach(-1)
+		c := carrier{Hosts: k, out: out, offers: make(map[string]*lane.Offers)}
+		for ctx.Err() == nil && k.closing.Err() == nil {
 			if err := c.round(ctx); err != nil {
 				return err
 			}
@@ -238,10 +238,10 @@ func (t *Hosts) Carries(context.Context, api.Peer, *fleetapi.FleetAttachParams) 
 }
 
 // attach counts the carriers.
-func (t *Hosts) attach(n int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.carriers += n
+func (k *Hosts) attach(n int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.carriers += n
 }
 
 // round offers what is due, and waits for more.

@@ -33,9 +33,12 @@ const (
 	Enrolled = "enrolled"
 	// LinkReused: a link was used a second time, or after its end.
 	LinkReused = "link_reused"
-	// HostRefused, OriginRefused and SessionRefused: a request for another host, from another page
-	// or in a frame, or without a session's secret.
-	HostRefused, OriginRefused, SessionRefused = "host_refused", "origin_refused", "session_refused"
+	// HostRefused: a request named another host.
+	HostRefused = "host_refused"
+	// OriginRefused: a request came from another page, or from a frame.
+	OriginRefused = "origin_refused"
+	// SessionRefused: a request had no session's secret.
+	SessionRefused = "session_refused"
 	// PeerRefused: the other end of a connection has no process that can be seen. If it has, the
 	// console asks peer.check.
 	PeerRefused = "peer_refused"

@@ -93,8 +93,8 @@ func (p passkeys) add(path string, k passkey) error {
 	if len(p.Passkeys) >= maxPasskeys {
 		return fmt.Errorf("%d passkeys are enrolled: remove some from %s", maxPasskeys, path)
 	}
-	p.Passkeys = append(slices.DeleteFunc(slices.Clone(p.Passkeys), func(old passkey) bool { return slices.Equal(old.CredentialID, k.CredentialID) }), k)
-	text, err := json.Marshal(p)
+	others := slices.DeleteFunc(slices.Clone(p.Passkeys), func(old passkey) bool { return slices.Equal(old.CredentialID, k.CredentialID) })
+	text, err := json.Marshal(passkeys{Passkeys: append(others, k)})
 	if err != nil {
 		return err
 	}

@@ -115,13 +115,18 @@ func (s *stream) wrote(n int) {
 	s.waiting -= n
 }
 
-// line is one line of a stream: its kind, and members of JSON in order.
-func line(kind string, members ...any) []byte {
+// member is a name of a line, with its value as JSON.
+type member struct {
+	name  string
+	value jsontext.Value
+}
+
+// line is one line of a stream: its kind, and members in order.
+func line(kind string, members ...member) []byte {
 	b := append([]byte(`{"kind":`), api.String(kind)...)
-	for i := 0; i < len(members); i += 2 {
-		b = append(append(b, ','), api.String(members[i].(string))...)
-		b = append(b, ':')
-		b = append(b, members[i+1].(jsontext.Value)...)
+	for _, m := range members {
+		b = append(append(b, ','), api.String(m.name)...)
+		b = append(append(b, ':'), m.value...)
 	}
 	return append(b, '}', '\n')
 }
@@ -202,7 +207,7 @@ func (h *hub) unknown() {
 }
 
 func (h *hub) gone() []byte {
-	return line("gone", "since", api.String(h.since.UTC().Format(time.RFC3339)), "because", api.String(h.because))
+	return line("gone", member{"since", api.String(h.since.UTC().Format(time.RFC3339))}, member{"because", api.String(h.because)})
 }
 
 func (h *hub) tell(lines ...[]byte) {
@@ -248,7 +253,7 @@ func (h *hub) back(raw jsontext.Value, seq uint64) {
 	if h.seq == 0 || seq < h.seq {
 		h.seq = seq
 	}
-	h.up, h.since, h.status = true, time.Time{}, line("status", "status", raw)
+	h.up, h.since, h.status = true, time.Time{}, line("status", member{"status", raw})
 	h.waiting, h.caught = make(map[string][]byte), false
 	h.tell(h.status)
 	h.know()
@@ -270,7 +275,7 @@ func (h *hub) records(ctx context.Context, c *client.Client) error {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		h.seq = seq
-		h.tell(line("record", "record", chunk))
+		h.tell(line("record", member{"record", chunk}))
 		return nil
 	})
 	if err == nil {
@@ -306,7 +311,7 @@ func (h *hub) requests(ctx context.Context, c *client.Client) error {
 				return err
 			}
 			one := rowOf(news.Approval, a)
-			text := line("request", "approval", one.Approval, "why", api.String(one.Why), "rank", jsontext.Value(strconv.Itoa(one.Rank)), "like", api.String(one.Like))
+			text := line("request", member{"approval", one.Approval}, member{"why", api.String(one.Why)}, member{"rank", jsontext.Value(strconv.Itoa(one.Rank))}, member{"like", api.String(one.Like)})
 			if delete(h.waiting, a.ApprovalID); a.State == api.ApprovalPending {
 				h.waiting[a.ApprovalID] = text
 			}
@@ -338,7 +343,7 @@ func (h *hub) states(ctx context.Context, c *client.Client) error {
 		if err != nil {
 			return err
 		}
-		text := line("status", "status", raw)
+		text := line("status", member{"status", raw})
 		h.mu.Lock()
 		if !bytes.Equal(text, h.status) {
 			h.status = text
@@ -471,7 +476,7 @@ func (s *stream) serve(ctx context.Context, h *hub, w io.Writer, control *http.R
 	}
 	if after != nil {
 		err := h.missed(ctx, *after, seq, func(record jsontext.Value) error {
-			_, err := w.Write(line("record", "record", record))
+			_, err := w.Write(line("record", member{"record", record}))
 			return err
 		})
 		if err != nil {

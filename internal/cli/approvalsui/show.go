@@ -37,7 +37,7 @@ func (s *People) Show(ctx context.Context, name, decision, content, note string,
 		if failed != nil {
 			return failed
 		}
-		if text, err = a.Approval.TextToSign(decision, content, note, bounds); err == nil {
+		if text, err = a.TextToSign(decision, content, note, bounds); err == nil {
 			_, err = io.WriteString(s.Stdout, text)
 		}
 	default:

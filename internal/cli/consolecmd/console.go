@@ -172,13 +172,12 @@ func (s *command) serve(ctx context.Context, p places, place console.Place, page
 // show leads the person to a link.
 func (s *command) show(told *console.Told) {
 	if !s.print {
-		switch err := s.browse(told.File); {
-		case err == nil:
+		err := s.browse(told.File)
+		if err == nil {
 			s.Say("The console is at %s; your browser opens it.", told.Origin)
 			return
-		default:
-			s.Say("No browser was opened: %s.", term.OneLine(err.Error()))
 		}
+		s.Say("No browser was opened: %s.", term.OneLine(err.Error()))
 	}
 	s.Say("Open this link within 60 seconds; it works once: %s", told.Link)
 }

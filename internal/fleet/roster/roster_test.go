@@ -77,11 +77,11 @@ func TestRoster(t *testing.T) {
 func TestRefused(t *testing.T) {
 	text := string(good(t, 1))
 	lines := strings.SplitAfter(text, "\n")
-	replaced := func(old, new string) string {
+	replaced := func(old, by string) string {
 		if !strings.Contains(text, old) {
 			t.Fatalf("there is no %s", old)
 		}
-		return strings.Replace(text, old, new, 1)
+		return strings.Replace(text, old, by, 1)
 	}
 	for what, tc := range map[string]struct {
 		text string

@@ -134,7 +134,7 @@ func (p *pass) ended(found []Finding, j *joint, passages []text.Passage) []Findi
 // begins reports whether something like a token begins before the last border. Every token has a
 // digit.
 func (j *joint) begins() bool {
-	if bytes.IndexAny(j.text, "0123456789") < 0 {
+	if !bytes.ContainsAny(j.text, "0123456789") {
 		return false
 	}
 	for i := range min(j.pieces[len(j.pieces)-1].at, len(j.text)-shortestDisguised+1) {
