@@ -387,7 +387,9 @@ class Rows:
         for table, (columns, _, own, is_open) in self.TABLES.items():
             compared = self.FORMER.get(table) if self.form < self.FORM else None
             n, there = 2 if table == "exchanges" else 1, {}
-            for values in db.execute(self.SQL[table]).fetchall():
+            # A database that an earlier version has left has no rows of a table that it did not know.
+            known = db.execute("SELECT name FROM sqlite_schema WHERE type = 'table' AND name = ?", (table,)).fetchone()
+            for values in db.execute(self.SQL[table]).fetchall() if known else []:
                 if table == "tasks":
                     values += self.readable(("?", "?", -1), self.parts, db, values[0])
                 if table == "grants":

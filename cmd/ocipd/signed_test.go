@@ -98,8 +98,8 @@ tasks: {actors: [{name: lead, role: orchestrator, tenant_id: acme-corp}, {name: 
 	}
 	walk(newRoot(&shell{Process: cli.Process{}}))
 	// These sign like others, and need an effect with a request, one with an unknown
-	// outcome, a runtime's files, or a task under review.
-	if want := []string{"approvals request-changes", "integrate", "task effect settle", "task review"}; !slices.Equal(untried, want) {
+	// outcome, a runtime's files, or a task under review. The script fleet signs a roster.
+	if want := []string{"approvals request-changes", "fleet add", "fleet init", "fleet leave", "integrate", "task effect settle", "task review"}; !slices.Equal(untried, want) {
 		t.Errorf("%q are not tried, want %q", untried, want)
 	}
 	for _, tt := range calls {

@@ -49,6 +49,7 @@ func TestLiveKeysReachTheirRooms(t *testing.T) {
 		"tasks.retry.attempts", "tasks.rework.attempts", "tasks.rework.base", "tasks.rework.factor", "tasks.effects.late", "tasks.self_approval", "tasks.self_review",
 		"tasks.run.executor", "tasks.run.escalation", "tasks.run.spec_reviewer", "tasks.run.quality_reviewer", "tasks.run.lobster", // clients
 		"ocip.judge.model", "ocip.judge.timeout", "ocip.judge.may", "ocip.judge.elsewhere", // nothing without a url, and those of ocipd judge
+		"fleet.roster", "fleet.host", "fleet.operators", "fleet.max_queued", // the fleet, read with the configuration
 		"tools", "ocip.disclosure_text", // each agent's, where it is used
 	}
 	// Compiled rules cannot be compared; their sources are checked, and the other value

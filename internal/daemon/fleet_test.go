@@ -345,6 +345,35 @@ func TestFleetDropsWhatProvesNothing(t *testing.T) {
 	}
 }
 
+// Neither a frame of another tenant nor one that comes too early reaches an agent, although the host has
+// signed both.
+func TestCanaryOfFleet(t *testing.T) {
+	c := foundFleet(t, "")
+	alice := c.a.agent("@acme/alice")
+	c.b.agent("@acme/bob")
+	lineA, line := carry(t, c.a), carry(t, c.b)
+	sent := alice.dispatch("agent:bob:main", "When is the review?", nil)
+	first := lineA.next()
+	body := c.opened(0, 1, bytesOf(t, &first))
+	reached := func(why string) {
+		t.Helper()
+		if len(c.b.records(audit.Filter{Like: audit.Record{DispatchID: sent.DispatchID, Side: audit.SideReceiver, PolicyResult: audit.ResultAllow}})) > 0 {
+			t.Fatalf("noticed: the message of @acme/alice reached @acme/bob: %s", why)
+		}
+	}
+	_, err := line.tryBring(c.sealed(0, 1, frame.Header{Tenant: "globex-inc", Seq: 1, ID: sent.DispatchID}, body))
+	reached("its frame is of another tenant")
+	if err == nil {
+		t.Error("a frame of another tenant is taken")
+	}
+	early, err := line.tryBring(c.sealed(0, 1, frame.Header{Seq: 2, ID: sent.DispatchID}, body))
+	reached("number 1 is missing before it")
+	if err != nil || !early.Waits {
+		t.Errorf("number 2 before number 1: %+v, %v", early, err)
+	}
+	c.b.verify()
+}
+
 // A lane waits at a gap, repeats a receipt and refuses a number that is given twice. A message ends in a
 // receipt whatever becomes of it, and the lane goes on.
 func TestFleetLane(t *testing.T) {

@@ -78,6 +78,14 @@ func sampleParams() map[string]struct{ good, bad []string } {
 			good: []string{`{"approvalId":"a","digest":"d","model":"m","promptDigest":"sha256:0","answer":"{}"}`},
 			bad:  []string{`{}`, `{"approvalId":"a","digest":"d","model":"m","promptDigest":"sha256:0"}`, `{"approvalId":"a","digest":"d","model":"m","promptDigest":"sha256:0","answer":true}`},
 		},
+		"peer.check": {good: []string{`{"processes":["7@1"]}`}, bad: []string{`{}`, `{"processes":[]}`, `{"processes":["7"]}`, `{"processes":"7@1"}`}},
+		"console.report": {
+			good: []string{`{"event":"opened"}`, `{"event":"peer_refused","uid":7}`, `{"event":"host_refused","process":"7@1","value":"x"}`},
+			bad:  []string{`{}`, `{"event":"closed"}`, `{"event":"opened","process":"7"}`, `{"event":"peer_refused","uid":-1}`, `{"event":"enrolled","digest":7}`},
+		},
+		"fleet.attach":  {good: []string{`{}`}, bad: []string{`[]`}},
+		"fleet.bring":   {good: []string{`{"frame":"AAAA"}`}, bad: []string{`{}`, `{"frame":7}`, `{"frame":"` + strings.Repeat("A", 700_000) + `"}`}},
+		"fleet.status":  {good: []string{`{}`}, bad: []string{`[]`}},
 		"approval.list": {good: []string{`{}`, `{"state":"all","agent":"alice","limit":10000,"after":"x"}`}, bad: []string{`{"state":"open"}`, `{"limit":0}`, `{"limit":10001}`}},
 		"approval.resolve": {
 			good: []string{`{"approvalId":"a","decision":"deny"}`, `{"approvalId":"a","decision":"approve","digest":"sha256:0"}`, `{"approvalId":"a","decision":"takeover","digest":"d","content":"mine"}`},

@@ -100,7 +100,7 @@ func (k *Hosts) takeFrame(ctx context.Context, f *Fleet, from *roster.Host, read
 		return result, err
 	}
 	taken := ""
-	if known != nil && (known.Lane == name || mutant.Off("lane-number")) && known.Seq == read.Seq {
+	if known != nil && known.Lane == name && known.Seq == read.Seq {
 		taken = known.DispatchID
 	}
 	switch lane.Place(last, read.Seq, read.ID, taken) {

@@ -187,7 +187,15 @@ func open(conn *sqlite.Conn, at time.Time, found *fold.Found, exchanges string) 
 		if t == fold.Exchanges {
 			how.open = exchanges
 		}
-		err := how.rows(conn, t, how.open, []any{db.Milliseconds(at)}, func(key []string, row fold.Row) {
+		// A database that an earlier version has left has no rows of a table that it did not know.
+		n, err := db.QueryInt(conn, `SELECT count(*) FROM main.sqlite_schema WHERE type = 'table' AND name = '`+t.Name()+`'`)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			continue
+		}
+		err = how.rows(conn, t, how.open, []any{db.Milliseconds(at)}, func(key []string, row fold.Row) {
 			if t.Open(row, at) {
 				found.Put(t, key, row)
 			}
