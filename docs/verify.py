@@ -279,7 +279,7 @@ class Rows:
         "releases": (["state", "expiresAt"], None, ["approvalId"], lambda r, now: r[0] in ("ready", "claimed")),
         "tasks": (["tenant", "phase", "seq", "parts", "bound", "unsettled"], None, ["taskId"], lambda r, now: r[1] not in ("completed", "failed") or r[5:] not in ([], [0])),
         "grants": (["actor", "role", "task", "expiresAt", "revokedAt", "token", "holder"], None, [], lambda r, now: r[3] > now and r[4] == 0),
-        "lanes": (["last"], 0, [], lambda r, now: True),
+        "lanes": (["last"], 0, [], lambda r, now: r[0] != 0),
     }
     SQL = {
         "exchanges": "SELECT agent, id, conversation_id, member(state, 'type'), outcome, member(state, 'round'), member(state, 'maxRounds'), expires_at, coalesce(member(state, 'forPerson'), 0) FROM exchanges WHERE outcome = 'in_progress'",

@@ -24,7 +24,7 @@
 //	                                                                                  or unsettled > 0
 //	grants             id            actor, role, task, expiresAt, revokedAt,         not revoked, not over
 //	                                 token, holder
-//	lanes              name          last                                             always
+//	lanes              name          last                                             last > 0
 //
 // The columns parts and bound of a task stand for the rows that belong to it, and unsettled
 // counts its effects that decisions can still depend on: see [Parts].
@@ -161,7 +161,7 @@ var definitions = sync.OnceValue(func() []definition {
 			open: func(r Row, now int64) bool { return number(r[3]) > now && r[4] == "0" },
 			own:  none,
 		},
-		Lanes: {name: "lanes", noun: "lane", key: []string{"name"}, columns: []string{"+last"}, open: always, own: none},
+		Lanes: {name: "lanes", noun: "lane", key: []string{"name"}, columns: []string{"+last"}, open: func(r Row, _ int64) bool { return r[0] != "0" }, own: none},
 	}
 	for i := range list {
 		d := &list[i]
