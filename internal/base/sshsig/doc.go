@@ -18,7 +18,8 @@
 // A passkey is a line of the type sk-ecdsa-sha2-nistp256@openssh.com, whose application is the name
 // of the page's host. Its signatures are of the type webauthn-sk-ecdsa-sha2-nistp256@openssh.com,
 // which ssh-keygen checks too. ssh-keygen accepts them from any page; this package accepts them from
-// the origins of [Signers.OfPages] alone, and demands that the authenticator verified its user.
+// the origins of [Signers.OfPages] alone. Of a passkey it demands that the authenticator verified its
+// user, whoever asked for the signature.
 //
 // Certificates are checked by ssh.CertChecker and, for rules that it leaves out, here: a
 // certificate must be a user's, name its principals, be valid at the time, be signed by the

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"math/big"
 	"slices"
+	"strings"
 
 	"golang.org/x/crypto/ssh"
 )
@@ -163,6 +164,17 @@ func applicationOf(key ssh.PublicKey) (string, error) {
 	var w struct{ Type, Curve, Key, Application string }
 	err := ssh.Unmarshal(key.Marshal(), &w)
 	return w.Application, err
+}
+
+// isPasskey reports whether a FIDO key was made for pages: ssh-keygen makes no other application than
+// one that begins with "ssh:". A program beside the browser can ask such a key for a signature with a
+// touch alone.
+func isPasskey(key ssh.PublicKey) bool {
+	if !isFIDO(key) {
+		return false
+	}
+	application, err := applicationOf(key)
+	return err != nil || !strings.HasPrefix(application, "ssh:")
 }
 
 // describe names a key as ssh-keygen -l does.

@@ -303,6 +303,9 @@ func (l *line) present(key ssh.PublicKey, cert *ssh.Certificate, accepted Signat
 	if isFIDO(key) && !accepted.Touched && !noTouch {
 		return refuse(ErrNotTouched, "the authenticator was not touched; sign again and touch it")
 	}
+	if isPasskey(key) && !accepted.Verified {
+		return refuse(ErrNotVerified, "the key is a passkey, and the authenticator asked for neither a PIN nor a fingerprint")
+	}
 	if verified && !accepted.Verified {
 		return refuse(ErrNotVerified, "the line requires a FIDO key with a PIN or a fingerprint; make one with ssh-keygen -O verify-required")
 	}

@@ -71,8 +71,8 @@ func TestVerifyPasskey(t *testing.T) {
 	}
 }
 
-// A list without origins accepts no signature that a browser asked for, and a passkey signs without
-// a browser as any FIDO key does.
+// A list without origins accepts no signature that a browser asked for. Without a browser, a passkey
+// signs as any FIDO key does, but not without a PIN or a fingerprint.
 func TestPasskeyWithoutPages(t *testing.T) {
 	good := newPasskey()
 	s := list(t, listLine("alice", "", good.PublicKey()))
@@ -82,6 +82,9 @@ func TestPasskeyWithoutPages(t *testing.T) {
 	expect(t, err, ErrBadSignature)
 	alone := newAuthenticator(t, ssh.KeyAlgoSKECDSA256, flagPresent)
 	alone.ecdsa, alone.application = good.Key, good.RP
+	_, err = s.Verify(sign(t, alone), message, namespace, noon)
+	expect(t, err, ErrNotVerified)
+	alone.flags |= flagVerified
 	got, err := s.Verify(sign(t, alone), message, namespace, noon)
 	if expect(t, err); got.Origin != "" {
 		t.Errorf("got %+v", got)
