@@ -76,17 +76,35 @@ func TakePassed(files []*os.File) (p *Passed, err error) {
 
 // passedListener checks that a file is a listening stream socket with a path.
 func passedListener(f *os.File) (*net.UnixListener, error) {
-	refused := func(why string) error {
-		return fmt.Errorf("cannot use the passed file %q: %s", f.Name(), why)
+	l, err := PassedListener(f)
+	if err != nil {
+		return nil, err
 	}
+	listener, ok := l.(*net.UnixListener)
+	switch {
+	case !ok:
+		return nil, errors.Join(refusedFile(f, "it is no Unix stream socket; use ListenStream= with a path"), l.Close())
+	case !filepath.IsAbs(l.Addr().String()):
+		return nil, errors.Join(refusedFile(f, "it has no path, so no mode keeps others out"), l.Close())
+	}
+	return listener, nil
+}
+
+func refusedFile(f *os.File, why string) error {
+	return fmt.Errorf("cannot use the passed file %q: %s", f.Name(), why)
+}
+
+// PassedListener makes a listener of a file that a service manager passed, after a check that it is
+// a stream socket that listens. The file stays open.
+func PassedListener(f *os.File) (net.Listener, error) {
 	raw, err := f.SyscallConn()
 	if err != nil {
-		return nil, refused(err.Error())
+		return nil, refusedFile(f, err.Error())
 	}
-	var domain, kind, listens int
+	var kind, listens int
 	var asked error
 	err = raw.Control(func(fd uintptr) {
-		for option, into := range map[int]*int{unix.SO_DOMAIN: &domain, unix.SO_TYPE: &kind, unix.SO_ACCEPTCONN: &listens} {
+		for option, into := range map[int]*int{unix.SO_TYPE: &kind, unix.SO_ACCEPTCONN: &listens} {
 			var failed error
 			*into, failed = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, option)
 			asked = errors.Join(asked, failed)
@@ -94,21 +112,17 @@ func passedListener(f *os.File) (*net.UnixListener, error) {
 	})
 	switch {
 	case err != nil || asked != nil:
-		return nil, refused("it is no socket")
-	case domain != unix.AF_UNIX || kind != unix.SOCK_STREAM:
-		return nil, refused("it is no Unix stream socket; use ListenStream= with a path")
+		return nil, refusedFile(f, "it is no socket")
+	case kind != unix.SOCK_STREAM:
+		return nil, refusedFile(f, "it is no stream socket; use ListenStream=")
 	case listens == 0:
-		return nil, refused("it does not listen; a unit with Accept=yes cannot start this daemon")
+		return nil, refusedFile(f, "it does not listen; a unit with Accept=yes cannot start this program")
 	}
 	l, err := net.FileListener(f)
 	if err != nil {
-		return nil, refused(err.Error())
+		return nil, refusedFile(f, err.Error())
 	}
-	listener, ok := l.(*net.UnixListener)
-	if !ok || !filepath.IsAbs(l.Addr().String()) {
-		return nil, errors.Join(refused("it has no path, so no mode keeps others out"), l.Close())
-	}
-	return listener, nil
+	return l, nil
 }
 
 // Claim takes the sockets for this process, as [ClaimSockets] does for those that the daemon opens:

@@ -126,7 +126,7 @@ func TestTakePassedRefuses(t *testing.T) {
 			must(t, err)
 			t.Cleanup(func() { c.Close() })
 			return []*os.File{named(t, c, "kernel")}
-		}, "it is no Unix stream socket"},
+		}, "it is no stream socket"},
 		{"a connection", func(t *testing.T, dir string) []*os.File {
 			path := filepath.Join(dir, "k")
 			passed(t, "kernel", path, 0o600)
@@ -134,7 +134,7 @@ func TestTakePassedRefuses(t *testing.T) {
 			must(t, err)
 			t.Cleanup(func() { c.Close() })
 			return []*os.File{named(t, c.(*net.UnixConn), "kernel")}
-		}, "Accept=yes cannot start this daemon"},
+		}, "Accept=yes cannot start this program"},
 		{"one without a path", func(t *testing.T, _ string) []*os.File {
 			l, err := net.ListenUnix("unix", &net.UnixAddr{Name: "@" + t.Name(), Net: "unix"})
 			must(t, err)

@@ -128,14 +128,14 @@ func newPlace(ctx context.Context) (Place, error) {
 // Listen opens the port, over IPv4 and, if the machine has it, IPv6. Browsers may use either: on one
 // that is left free, another program could answer under the console's name.
 func (p Place) Listen(ctx context.Context) (list []net.Listener, err error) {
-	for _, ip := range addresses() {
-		l, err := new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort(ip, strconv.Itoa(int(p.Port))))
+	for _, address := range p.Addresses() {
+		l, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 		if err != nil {
 			for _, l := range list {
 				_ = l.Close() // the error says more
 			}
 			if errors.Is(err, syscall.EADDRINUSE) {
-				err = fmt.Errorf("another program listens at port %d of %s: end it (ss -ltnp 'sport = :%[1]d' names it)", p.Port, ip)
+				err = fmt.Errorf("another program listens at %s: end it (ss -ltnp 'sport = :%d' names it)", address, p.Port)
 			}
 			return nil, err
 		}
@@ -144,12 +144,14 @@ func (p Place) Listen(ctx context.Context) (list []net.Listener, err error) {
 	return list, nil
 }
 
-// addresses are the addresses of the loopback interface that this machine has.
-func addresses() []string {
-	list := []string{"127.0.0.1"}
+// Addresses are where the page listens: the port at each address of the loopback interface that
+// this machine has.
+func (p Place) Addresses() []string {
+	port := strconv.Itoa(int(p.Port))
+	list := []string{net.JoinHostPort("127.0.0.1", port)}
 	if l, err := net.ListenTCP("tcp6", &net.TCPAddr{IP: net.IPv6loopback}); err == nil {
 		_ = l.Close() // it was only tried
-		list = append(list, "::1")
+		list = append(list, net.JoinHostPort("::1", port))
 	}
 	return list
 }

@@ -6,7 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,6 +19,7 @@ import (
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/cli/doctor"
 	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/daemon/supervisor"
 	"github.com/spf13/cobra"
 )
 
@@ -37,6 +41,8 @@ func New(p *cli.Process) *cobra.Command {
 		Long: `Open a page in your browser that shows what waits, what happens and what is wrong,
 and on which you decide about requests. The page is served by this command, which
 goes on until you interrupt it. If a console runs already, its page is opened.
+"ocipd service install --console" has your service manager start it when it is
+needed. Started with sockets of a service manager, it only serves the page.
 
 The link works once, for 60 seconds; the page then lasts 12 hours, or as long as
 the console runs. Nobody but your own processes gets an answer, and no app and no
@@ -47,6 +53,9 @@ signed: "ocipd console enrol".`,
 	c.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
 			return another(cmd, args)
+		}
+		if passed := supervisor.Files(); len(passed) > 0 {
+			return s.servePassed(cmd.Context(), passed)
 		}
 		return s.open(cmd.Context())
 	}
@@ -142,6 +151,39 @@ func (s *command) with(ctx context.Context, p places, do func(ctx context.Contex
 	cancel()
 	work.Wait()
 	return errors.Join(err, served)
+}
+
+// servePassed serves the page at the sockets of a service manager.
+func (s *command) servePassed(ctx context.Context, files []*os.File) error {
+	// The commands that the checks run get no word of the sockets.
+	s.Env = slices.DeleteFunc(slices.Clone(s.Env), func(v string) bool { return strings.HasPrefix(v, "LISTEN_") })
+	p, err := s.places()
+	if err != nil {
+		return err
+	}
+	place, err := console.OpenPlace(ctx, p.address)
+	if err != nil {
+		return err
+	}
+	pages, control, err := place.TakePassed(files, p.control)
+	if err != nil {
+		return fmt.Errorf("cannot serve the console: %w", err)
+	}
+	return s.serve(ctx, p, place, pages, control)
+}
+
+// Addresses are where the service manager listens for the page. If there is no address yet, one is
+// made, or with dry none is returned.
+func Addresses(ctx context.Context, process *cli.Process, dry bool) ([]string, error) {
+	p, err := (&command{Process: process}).places()
+	if err != nil || dry && !cli.Exists(p.address) {
+		return nil, err
+	}
+	place, err := console.OpenPlace(ctx, p.address)
+	if err != nil {
+		return nil, err
+	}
+	return place.Addresses(), nil
 }
 
 // serve serves the page.
