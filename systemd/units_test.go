@@ -13,7 +13,7 @@ import (
 )
 
 // unitFiles writes the units with a program that is there, and returns their paths.
-func unitFiles(t *testing.T) (service, socket, runner string) {
+func unitFiles(t *testing.T) (paths []string) {
 	t.Helper()
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
 		t.Skip("systemd-analyze is not here: it is in Debian's package systemd")
@@ -26,18 +26,19 @@ func unitFiles(t *testing.T) (service, socket, runner string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	service, socket, runner = filepath.Join(dir, ServiceName), filepath.Join(dir, SocketName), filepath.Join(dir, RunnerName)
-	for path, text := range map[string]string{service: strings.ReplaceAll(Service(), Program, program), socket: Socket(), runner: strings.ReplaceAll(Runner(), Program, program)} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+	for name, text := range map[string]string{
+		ServiceName: Service(), SocketName: Socket(), RunnerName: Runner(), ConsoleName: Console(), ConsoleSocketName: ConsoleSocket([]string{"127.0.0.1:20001", "[::1]:20001"}),
+	} {
+		paths = append(paths, filepath.Join(dir, name))
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(strings.ReplaceAll(text, Program, program)), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return service, socket, runner
+	return paths
 }
 
 func TestVerify(t *testing.T) {
-	service, socket, runner := unitFiles(t)
-	out, err := exec.CommandContext(t.Context(), "systemd-analyze", "verify", "--user", service, socket, runner).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), "systemd-analyze", append([]string{"verify", "--user"}, unitFiles(t)...)...).CombinedOutput()
 	if err != nil || len(out) > 0 {
 		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
 	}
@@ -57,7 +58,14 @@ const limit = 2.0
 // service manager can apply. security-policy.json gives the others no weight; the
 // unit says why.
 func TestSecurity(t *testing.T) {
-	service, _, _ := unitFiles(t)
+	dir := filepath.Dir(unitFiles(t)[0])
+	for _, name := range []string{ServiceName, ConsoleName} {
+		t.Run(name, func(t *testing.T) { testSecurity(t, filepath.Join(dir, name)) })
+	}
+}
+
+func testSecurity(t *testing.T, service string) {
+	t.Helper()
 	analyze := func(args ...string) []byte {
 		t.Helper()
 		out, err := exec.CommandContext(t.Context(), "systemd-analyze", append([]string{"security", "--user", "--no-pager", "--offline=true"}, append(args, service)...)...).Output()
@@ -68,7 +76,7 @@ func TestSecurity(t *testing.T) {
 	}
 	score := func(args ...string) float64 {
 		t.Helper()
-		found := regexp.MustCompile(`Overall exposure level for ` + ServiceName + `: ([0-9.]+) `).FindSubmatch(analyze(args...))
+		found := regexp.MustCompile(`Overall exposure level for ` + filepath.Base(service) + `: ([0-9.]+) `).FindSubmatch(analyze(args...))
 		if found == nil {
 			t.Fatal("systemd-analyze says no score")
 		}
@@ -114,9 +122,10 @@ func TestSecurity(t *testing.T) {
 }
 
 // TestNoNamespace holds what the unit's last comment says: none of these, since
-// each would take the daemon's sight of apps' executables and users.
+// each would take the daemon's sight of apps' executables and users, and the console's
+// of browsers.
 func TestNoNamespace(t *testing.T) {
-	for line := range strings.Lines(Service()) {
+	for line := range strings.Lines(Service() + Console()) {
 		name, _, set := strings.Cut(strings.TrimSpace(line), "=")
 		if !set || strings.HasPrefix(name, "#") {
 			continue
@@ -169,6 +178,30 @@ func TestUnitsFitTheDaemon(t *testing.T) {
 	for _, want := range []string{"ListenStream=%t/openclawos/kernel.sock", "ListenStream=%t/openclawos/operator.sock", "SocketMode=0600", "DirectoryMode=0700"} {
 		if !slices.Contains(strings.Split(Socket(), "\n"), want) {
 			t.Errorf("%s has no line %s", SocketName, want)
+		}
+	}
+}
+
+// The console's sockets hold all its addresses, and no limit of starts closes them.
+func TestConsoleSocket(t *testing.T) {
+	unit := ConsoleSocket([]string{"127.0.0.1:20001", "[::1]:20001"})
+	var listen []string
+	for line := range strings.Lines(unit) {
+		if at, ok := strings.CutPrefix(line, "ListenStream="); ok {
+			listen = append(listen, strings.TrimSpace(at))
+		}
+	}
+	if want := []string{"127.0.0.1:20001", "[::1]:20001", "%t/openclawos/console.sock"}; !slices.Equal(listen, want) {
+		t.Errorf("it listens at %q, want %q", listen, want)
+	}
+	for _, want := range []string{"SocketMode=0600", "DirectoryMode=0700", "BindIPv6Only=ipv6-only", "WantedBy=sockets.target"} {
+		if !slices.Contains(strings.Split(unit, "\n"), want) {
+			t.Errorf("%s has no line %s", ConsoleSocketName, want)
+		}
+	}
+	for _, want := range []string{"StartLimitIntervalSec=0", "Restart=on-failure", "Requires=" + ConsoleSocketName, "ExecStart=" + Program + " console"} {
+		if !slices.Contains(strings.Split(Console(), "\n"), want) {
+			t.Errorf("%s has no line %s", ConsoleName, want)
 		}
 	}
 }

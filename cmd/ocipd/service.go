@@ -2,12 +2,14 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
 
 	"github.com/openclawos/ocipd/internal/api/client"
 	"github.com/openclawos/ocipd/internal/cli"
+	"github.com/openclawos/ocipd/internal/cli/consolecmd"
 	"github.com/openclawos/ocipd/internal/cli/service"
 	"github.com/spf13/cobra"
 )
@@ -23,31 +25,39 @@ func newService(s *shell) *cobra.Command {
 }
 
 func newServiceInstall(s *shell) *cobra.Command {
-	var dryRun, noStart, runner bool
+	var dryRun bool
+	var want service.Wanted
 	c := &cobra.Command{
 		Use: "install",
 		Example: "  ocipd service install\n" +
 			"  ocipd service install --runner\n" +
+			"  ocipd service install --console\n" +
 			"  ocipd service install --dry-run",
 		Short: "install the service and start it now and at each login",
 		Long: `Write ocipd.service, ocipd.socket and ocipd-runner.service for your service
 manager, with the path of this program, its manual pages and its completion for
 bash, zsh and fish; then enable and start the first two, and with --runner the
-third, which runs commands that a person has approved. Another installed version
-is replaced and restarted. With --config the services read that file. What a
-system package has installed for this program is not written again.`,
+third, which runs commands that a person has approved. With --console also write
+ocipd-console.socket, which holds the address of the console's page from login on,
+and ocipd-console.service, which a visit or "ocipd console" starts. Another
+installed version is replaced and restarted. With --config the services read that
+file. What a system package has installed for this program is not written again.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			i, err := s.manager().Installation(cmd.Context(), s.shellFiles(cmd.Root()), dryRun)
 			if err != nil {
 				return err
 			}
-			return i.Install(noStart, runner)
+			want.Addresses = func(ctx context.Context, dry bool) ([]string, error) {
+				return consolecmd.Addresses(ctx, &s.Process, dry)
+			}
+			return i.Install(want)
 		},
 	}
 	c.Flags().BoolVar(&dryRun, "dry-run", false, "say what would be done, and do nothing")
-	c.Flags().BoolVar(&runner, "runner", false, "run approved commands too, now and at each login")
-	c.Flags().BoolVar(&noStart, "no-start", false, "write the files alone")
+	c.Flags().BoolVar(&want.Runner, "runner", false, "run approved commands too, now and at each login")
+	c.Flags().BoolVar(&want.Console, "console", false, "hold the console's address too, now and at each login")
+	c.Flags().BoolVar(&want.NoStart, "no-start", false, "write the files alone")
 	return c
 }
 

@@ -310,7 +310,7 @@ func (d *Examiner) programs() (found []Diagnosis) {
 		found = append(found, decides("this program", "install it there", []string{program})...)
 	}
 	units := filepath.Join(d.XDG("XDG_CONFIG_HOME", ".config"), "systemd", "user")
-	for _, name := range []string{systemd.ServiceName, systemd.SocketName} {
+	for _, name := range []string{systemd.ServiceName, systemd.SocketName, systemd.ConsoleName, systemd.ConsoleSocketName} {
 		if path := filepath.Join(units, name); cli.Exists(path) {
 			found = append(found, decides("the service's unit", "XDG_CONFIG_HOME", []string{path})...)
 		}

@@ -41,9 +41,10 @@ type Installation struct {
 	program string
 	// units is the service manager's directory. The others are the user's XDG directories.
 	units, configHome, dataHome string
-	// changed is set if a unit's text changed. enables are the enabled units.
-	changed bool
-	enables []string
+	// changed is set if a unit's text changed, moved if one of the console's did. enables are the
+	// enabled units.
+	changed, moved bool
+	enables        []string
 	// booted is a directory that exists if systemd runs this machine.
 	booted string
 }
@@ -82,8 +83,17 @@ type File struct {
 	Text []byte
 }
 
-// Install writes the units and their files, and starts the service, with the runner if requested.
-func (i *Installation) Install(noStart, runner bool) error {
+// Wanted is what Install does beyond the daemon's service.
+type Wanted struct {
+	// NoStart only writes the files. Runner also starts the runner, and Console the console's
+	// sockets.
+	NoStart, Runner, Console bool
+	// Addresses returns the addresses of the console's page. With dry it makes nothing.
+	Addresses func(ctx context.Context, dry bool) ([]string, error)
+}
+
+// Install writes the units and their files, and starts the service.
+func (i *Installation) Install(want Wanted) error {
 	service, err := i.unit(systemd.Service(), "serve")
 	if err != nil {
 		return err
@@ -93,8 +103,11 @@ func (i *Installation) Install(noStart, runner bool) error {
 		return err
 	}
 	i.enables = []string{systemd.SocketName, systemd.ServiceName}
-	if runner {
+	if want.Runner {
 		i.enables = append(i.enables, systemd.RunnerName)
+	}
+	if want.Console {
+		i.enables = append(i.enables, systemd.ConsoleSocketName)
 	}
 	files, err := i.made(i.dataHome, i.configHome)
 	if err != nil {
@@ -110,14 +123,8 @@ func (i *Installation) Install(noStart, runner bool) error {
 		// The package upgrades its own files; a copy would override them.
 		units, files, where = nil, nil, dir
 	}
-	for _, unit := range units {
-		wrote, err := i.write(unit)
-		if err != nil {
-			return err
-		}
-		if i.changed = i.changed || wrote; wrote {
-			i.say("wrote", "%s", unit.Path)
-		}
+	if i.changed, err = i.writeUnits(units); err != nil {
+		return err
 	}
 	if !i.changed {
 		i.say("left", "the units in %s: they are up to date", where)
@@ -136,11 +143,54 @@ func (i *Installation) Install(noStart, runner bool) error {
 	if err := i.places(); err != nil {
 		return err
 	}
-	if noStart {
+	if err := i.writeConsole(want); err != nil {
+		return err
+	}
+	if want.NoStart {
 		fmt.Fprintln(i.Stdout, "start it with: systemctl --user daemon-reload && systemctl --user enable --now "+strings.Join(i.enables, " "))
 		return nil
 	}
 	return i.start()
+}
+
+// writeUnits writes units, and reports whether one changed.
+func (i *Installation) writeUnits(units []File) (changed bool, err error) {
+	for _, unit := range units {
+		wrote, err := i.write(unit)
+		if err != nil {
+			return changed, err
+		}
+		if changed = changed || wrote; wrote {
+			i.say("wrote", "%s", unit.Path)
+		}
+	}
+	return changed, nil
+}
+
+// hasConsole reports whether the console's units are installed.
+func (i *Installation) hasConsole() bool {
+	return cli.Exists(filepath.Join(i.units, systemd.ConsoleSocketName))
+}
+
+// writeConsole writes the console's units if they are wanted, or there already. No package has
+// them, because each user's console has a port of its own.
+func (i *Installation) writeConsole(want Wanted) error {
+	if !want.Console && !i.hasConsole() {
+		return nil
+	}
+	text, err := i.unit(systemd.Console(), "console")
+	if err != nil {
+		return err
+	}
+	addresses, err := want.Addresses(i.ctx, i.dryRun)
+	if err != nil {
+		return err
+	}
+	i.moved, err = i.writeUnits([]File{
+		{filepath.Join(i.units, systemd.ConsoleSocketName), []byte(systemd.ConsoleSocket(addresses))},
+		{filepath.Join(i.units, systemd.ConsoleName), []byte(text)},
+	})
+	return err
 }
 
 // same reports whether a directory has exactly these files.
@@ -203,7 +253,7 @@ func (i *Installation) unit(text, command string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return strings.Replace(text, " "+command+"\n", " "+command+" --config "+quoted+"\n", 1), nil
+	return strings.Replace(text, "="+program+" "+command+"\n", "="+program+" "+command+" --config "+quoted+"\n", 1), nil
 }
 
 // quoteExec quotes a path for a command line in a unit. It refuses paths that need more
@@ -309,11 +359,18 @@ func (i *Installation) start() error {
 	// A service that failed too often would not start. This fails only for units that are
 	// not loaded yet.
 	_, _ = i.systemctl("reset-failed", systemd.SocketName, systemd.ServiceName)
+	if i.moved {
+		// Sockets that are open keep their addresses. This fails as well for units not loaded yet.
+		_, _ = i.systemctl("stop", systemd.ConsoleSocketName, systemd.ConsoleName)
+	}
 	for _, args := range [][]string{
 		{"daemon-reload"},
 		append([]string{"enable", "--now"}, i.enables...),
 	} {
 		if _, err := i.systemctl(args...); err != nil {
+			if slices.Contains(args, systemd.ConsoleSocketName) {
+				return fmt.Errorf("%w; interrupt a console that runs in a terminal; the log: journalctl --user -u ocipd -u ocipd-console.socket -n 20", err)
+			}
 			return fmt.Errorf("%w; its log: journalctl --user -u ocipd -n 20", err)
 		}
 		i.say("ran", "systemctl --user %s", strings.Join(args, " "))
@@ -326,6 +383,11 @@ func (i *Installation) start() error {
 		// A running runner restarts; its commands continue.
 		if _, err := i.systemctl("try-restart", systemd.RunnerName); err != nil {
 			return fmt.Errorf("%w; its log: journalctl --user -u ocipd-runner -n 20", err)
+		}
+		if i.hasConsole() {
+			if _, err := i.systemctl("try-restart", systemd.ConsoleName); err != nil {
+				return fmt.Errorf("%w; its log: journalctl --user -u ocipd-console -n 20", err)
+			}
 		}
 	}
 	fmt.Fprintln(i.Stdout, "the service runs; see: ocipd service status")
@@ -408,14 +470,7 @@ func (i *Installation) Uninstall() error {
 	}
 	packaged := i.Packaged()
 	ours := i.installed() || packaged != ""
-	gone := []string{systemd.SocketName, systemd.ServiceName}
-	for _, dir := range []string{i.units, packaged} {
-		// An earlier version had no runner.
-		if dir != "" && cli.Exists(filepath.Join(dir, systemd.RunnerName)) {
-			gone = append(gone, systemd.RunnerName)
-			break
-		}
-	}
+	gone := i.present(packaged)
 	if manager && ours {
 		if !i.dryRun {
 			if _, err := i.systemctl(append([]string{"disable", "--now"}, gone...)...); err != nil {
@@ -428,7 +483,7 @@ func (i *Installation) Uninstall() error {
 	if err != nil {
 		return err
 	}
-	for _, name := range []string{systemd.SocketName, systemd.ServiceName, systemd.RunnerName} {
+	for _, name := range []string{systemd.SocketName, systemd.ServiceName, systemd.RunnerName, systemd.ConsoleSocketName, systemd.ConsoleName} {
 		for _, below := range []string{"", "sockets.target.wants", "default.target.wants"} {
 			files = append(files, File{Path: filepath.Join(i.units, below, name)})
 		}
@@ -477,6 +532,17 @@ func (i *Installation) Uninstall() error {
 		}
 	}
 	return nil
+}
+
+// present are the units to disable: the daemon's, and those of the others that are installed.
+func (i *Installation) present(packaged string) []string {
+	units := []string{systemd.SocketName, systemd.ServiceName}
+	for _, name := range []string{systemd.RunnerName, systemd.ConsoleSocketName, systemd.ConsoleName} {
+		if cli.Exists(filepath.Join(i.units, name)) || packaged != "" && cli.Exists(filepath.Join(packaged, name)) {
+			units = append(units, name)
+		}
+	}
+	return units
 }
 
 // prune removes the empty directories above a file, up to the service's own.

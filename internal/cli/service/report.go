@@ -21,6 +21,9 @@ type Status struct {
 	Socket  unitReport `json:"socket"`
 	// Runner runs approved commands. It is off by default.
 	Runner unitReport `json:"runner"`
+	// Console serves the page, and ConsoleSocket holds its address. They are off by default.
+	Console       unitReport `json:"console"`
+	ConsoleSocket unitReport `json:"consoleSocket"`
 	// Running is the version of the daemon that answers. Installed is the version of the
 	// unit's program. They are "" if there is none.
 	Running   string `json:"running"`
@@ -71,22 +74,24 @@ func (s *Manager) ShowUnit(ctx context.Context, name string) (map[string]string,
 
 // Report asks the service manager and the daemon how the service is.
 func (s *Manager) Report(ctx context.Context) (*Status, error) {
-	service, err := s.ShowUnit(ctx, systemd.ServiceName)
-	if err != nil {
-		return nil, fmt.Errorf("%w; a daemon that was started without it is shown by: ocipd status", err)
+	r := &Status{}
+	var service map[string]string
+	for _, u := range []struct {
+		name string
+		into *unitReport
+	}{
+		{systemd.ServiceName, &r.Service}, {systemd.SocketName, &r.Socket}, {systemd.RunnerName, &r.Runner},
+		{systemd.ConsoleName, &r.Console}, {systemd.ConsoleSocketName, &r.ConsoleSocket},
+	} {
+		shown, err := s.ShowUnit(ctx, u.name)
+		if err != nil {
+			return nil, fmt.Errorf("%w; a daemon that was started without it is shown by: ocipd status", err)
+		}
+		if *u.into = unitOf(u.name, shown); service == nil {
+			service = shown
+		}
 	}
-	socket, err := s.ShowUnit(ctx, systemd.SocketName)
-	if err != nil {
-		return nil, err
-	}
-	runner, err := s.ShowUnit(ctx, systemd.RunnerName)
-	if err != nil {
-		return nil, err
-	}
-	r := &Status{
-		Service: unitOf(systemd.ServiceName, service), Socket: unitOf(systemd.SocketName, socket), Runner: unitOf(systemd.RunnerName, runner), Status: service["StatusText"],
-		Program: programOf(service["ExecStart"]),
-	}
+	r.Status, r.Program = service["StatusText"], programOf(service["ExecStart"])
 	// A text that is not a number counts as 0.
 	r.PID, _ = strconv.Atoi(service["MainPID"])
 	r.Restarts, _ = strconv.Atoi(service["NRestarts"])
@@ -159,6 +164,9 @@ func (s *Manager) Print(r *Status) error {
 	}
 	if r.Runner.State == "active" || r.Runner.Enabled == "enabled" {
 		line("runner", r.Runner.String())
+	}
+	if r.ConsoleSocket.State == "active" || r.ConsoleSocket.Enabled == "enabled" {
+		line("console", r.Console.String()+"; its socket: "+r.ConsoleSocket.String())
 	}
 	line("running", r.Running)
 	line("installed", strings.TrimSpace(r.Installed+"  "+r.Program))

@@ -87,14 +87,14 @@ const (
 
 func TestInstallAndUninstall(t *testing.T) {
 	h := newHost(t, "")
-	if err := h.installation(true).Install(false, false); err != nil {
+	if err := h.installation(true).Install(Wanted{}); err != nil {
 		t.Fatal(err)
 	}
 	if got := h.files(); len(got) > 0 || h.asked() != "" || !strings.Contains(h.out.String(), "would write "+h.home+"/"+socketUnit) || !strings.Contains(h.out.String(), "would run systemctl --user enable --now ") {
 		t.Errorf("a rehearsal leaves %q, asks %q and says\n%s", got, h.asked(), &h.out)
 	}
 	for range 2 {
-		if err := h.installation(false).Install(false, false); err != nil {
+		if err := h.installation(false).Install(Wanted{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -138,7 +138,7 @@ func TestInstallAndUninstall(t *testing.T) {
 // A service that runs another program, or another unit, is restarted.
 func TestInstallRestartsWhatIsStale(t *testing.T) {
 	h := newHost(t, `case "$*" in *show\ ocipd.service*) printf 'ActiveState=active\nMainPID=%s\n' $$;; esac`)
-	if err := h.installation(false).Install(false, false); err != nil {
+	if err := h.installation(false).Install(Wanted{}); err != nil {
 		t.Fatal(err)
 	}
 	if asked := h.asked(); !strings.HasSuffix(asked, "restart ocipd.service\ntry-restart ocipd-runner.service\n") {
@@ -148,7 +148,7 @@ func TestInstallRestartsWhatIsStale(t *testing.T) {
 
 func TestInstallWithoutManager(t *testing.T) {
 	h := newHost(t, `echo "Failed to connect to bus" >&2; exit 1`)
-	if err := h.installation(false).Install(false, false); !errors.Is(err, cli.ErrSaid) || !strings.Contains(h.said.String(), "Failed to connect to bus") || !strings.Contains(h.said.String(), "loginctl enable-linger") {
+	if err := h.installation(false).Install(Wanted{}); !errors.Is(err, cli.ErrSaid) || !strings.Contains(h.said.String(), "Failed to connect to bus") || !strings.Contains(h.said.String(), "loginctl enable-linger") {
 		t.Errorf("it ends with %v and says\n%s", err, &h.said)
 	}
 	if got := h.files(); !slices.Contains(got, serviceUnit) {
@@ -158,7 +158,7 @@ func TestInstallWithoutManager(t *testing.T) {
 	h.out.Reset()
 	i := h.installation(false)
 	i.booted = filepath.Join(h.home, "nothing")
-	if err := i.Install(false, false); err != nil || !strings.Contains(h.out.String(), "systemd does not run this machine") || !strings.Contains(h.out.String(), "    "+h.home+"/bin/ocipd serve\n") {
+	if err := i.Install(Wanted{}); err != nil || !strings.Contains(h.out.String(), "systemd does not run this machine") || !strings.Contains(h.out.String(), "    "+h.home+"/bin/ocipd serve\n") {
 		t.Errorf("without systemd it ends with %v and says\n%s", err, &h.out)
 	}
 	if _, err := h.Report(t.Context()); err == nil || !strings.Contains(err.Error(), "ocipd status") {
@@ -174,7 +174,7 @@ func TestInstallBesideAPackage(t *testing.T) {
 	h.write("share/systemd/user/"+systemd.SocketName, systemd.Socket(), 0o600)
 	h.write("share/systemd/user/"+systemd.ServiceName, systemd.Service(), 0o600)
 	h.write("share/systemd/user/"+systemd.RunnerName, systemd.Runner(), 0o600)
-	if err := i.Install(true, false); err != nil {
+	if err := i.Install(Wanted{NoStart: true}); err != nil {
 		t.Fatal(err)
 	}
 	if got := h.files(); slices.Contains(got, serviceUnit) || slices.Contains(got, page) || h.Packaged() != h.home+"/share/systemd/user" {
@@ -198,7 +198,7 @@ esac`)
 	}
 	want := Status{
 		Service: unitReport{systemd.ServiceName, "failed", "failed", "enabled", "exit-code"}, Socket: unitReport{Unit: systemd.SocketName, State: "not installed"},
-		Runner:    unitReport{Unit: systemd.RunnerName},
+		Runner: unitReport{Unit: systemd.RunnerName}, Console: unitReport{Unit: systemd.ConsoleName}, ConsoleSocket: unitReport{Unit: systemd.ConsoleSocketName},
 		Installed: "1.9.0", Program: h.home + "/bin/ocipd", Restarts: 3,
 	}
 	if *r != want {
