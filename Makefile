@@ -40,7 +40,7 @@ ALONE := bench/detection test/archtest internal/audit internal/ocip/media intern
 	internal/ocip/content internal/task internal/base/term internal/base/text
 # Packages whose tests start whole daemons, or make large logs. `make test` runs them without the
 # race detector, and `make race` with it.
-WHOLE := bench/fault cmd/ocipd examples integrations internal/daemon internal/evidence/index sdk
+WHOLE := bench/fault cmd/ocipd examples integrations internal/bridge/console/page internal/daemon internal/evidence/index sdk
 # Tests of many cases like each other, of which the detector sees a few, and tests that kill
 # a daemon many times, or have many processes at it: `make test-long` runs them.
 SWEEPS := TestAttacks|TestCanaryOf.*|TestEditedRowsAreFoundAtTheStart|TestEditedTaskIsFoundAtTheStart|TestEveryColumnIsHeldToTheLog|TestEveryTextIsText|TestFaults|TestHundredThousandContacts|TestLargeDirectoryOnRecord|TestManyFaultsTakeNoLonger|TestNoEditLetsAnythingThrough|TestPlantedFiles
