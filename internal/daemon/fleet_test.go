@@ -424,6 +424,7 @@ func TestFleetLane(t *testing.T) {
 	other := strings.ReplaceAll(string(body), `"dispatchId":"`+sent.DispatchID, `"dispatchId":"fourth`)
 	for n, tc := range []struct{ what, body, code string }{
 		{"an agent that is not here", strings.Replace(other, "bob:main", "dave:main", 1), "NOT_FOUND"},
+		{"an agent with a name that is cut in a character", strings.Replace(other, "bob:main", "dave:"+strings.Repeat("😀", 247), 1), "NOT_FOUND"},
 		{"no message", "{}", "INVALID_PARAMS"},
 		{"a replayed envelope", other, "ENVELOPE_REPLAYED"},
 	} {
@@ -442,6 +443,48 @@ func TestFleetLane(t *testing.T) {
 	}
 	c.a.verify()
 	c.b.verify()
+}
+
+// A host that lies in a receipt puts nothing of it into the log of the sender or before its app: the
+// receipt is refused, and the message waits for a true one.
+func TestFleetReceiptThatLies(t *testing.T) {
+	c := foundFleet(t, "")
+	alice := c.a.agent("@acme/alice")
+	c.b.agent("@acme/bob")
+	lineA, line := carry(t, c.a), carry(t, c.b)
+	sent := alice.dispatch("agent:bob:main", "When is the review?", nil)
+	first := lineA.next()
+	took := line.bring(bytesOf(t, &first))
+	lies := []frame.Outcome{
+		{Result: frame.Deny, Reason: strings.Repeat("r", 400_000), Record: 1},
+		{Result: frame.Deny, Reason: "a\x1b[2J", Record: 1},
+		{Result: frame.Deny, Code: strings.Repeat("C", 400_000), Record: 1},
+		{Result: frame.Allow, Hash: strings.Repeat("0", 400_000), Record: 1},
+		{Result: frame.Allow, Log: "l\n", Record: 1},
+	}
+	for n, lie := range lies {
+		body, err := lie.Write()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = lineA.tryBring(c.sealed(1, 0, frame.Header{Kind: frame.Receipt, Seq: 1, ID: sent.DispatchID}, body))
+		var failure *api.Error
+		if !errors.As(err, &failure) || failure.Code != api.Forbidden || !strings.HasPrefix(failure.Message, "the receipt cannot be used: ") {
+			t.Errorf("lie %d: %v", n, err)
+		}
+	}
+	var status fleetapi.FleetStatus
+	c.a.operator("fleet.status", m{}, &status)
+	if h := status.Hosts[1]; h.Host != "host-b" || h.Refused != uint64(len(lies)) || h.Waiting != 1 {
+		t.Errorf("host-b is shown as %+v", h)
+	}
+	if got := c.a.records(audit.Filter{Like: audit.Record{Event: "frame_refused"}}); len(got) != 1 {
+		t.Errorf("%d records of refusals", len(got))
+	}
+	lineA.bring(bytesOf(t, took.Receipt))
+	if got := c.a.records(audit.Filter{Like: audit.Record{Event: "receipt", DispatchID: sent.DispatchID}}); len(got) != 1 || got[0].Outcome != string(frame.Allow) {
+		t.Errorf("the true receipt is on record as %+v", got)
+	}
 }
 
 // A host speaks for its own agents alone, and the id of its task stays its word.

@@ -160,7 +160,7 @@ func (a *arrivedFrom) settle(c *store.Change) {
 	if a.Result == "" {
 		a.Result = string(frame.Allow)
 		if r.PolicyResult != string(ocip.Allow) {
-			a.Result, a.Code, a.Reason = string(frame.Deny), r.Code, clipReason(r.PolicyReason)
+			a.Result, a.Code, a.Reason = string(frame.Deny), r.Code, frame.Reason(r.PolicyReason)
 		}
 	}
 	if r.Details == nil {
@@ -170,11 +170,6 @@ func (a *arrivedFrom) settle(c *store.Change) {
 	c.Add(&a.LaneTaken)
 	c.OnDurable(func(store.Receipt) { a.settled = true })
 }
-
-// maxReason bounds the reason in a receipt, in bytes.
-const maxReason = 1024
-
-func clipReason(reason string) string { return reason[:min(len(reason), maxReason)] }
 
 // keepReceipts is how long a receipt is kept after the message has expired. Afterwards a repetition
 // is refused as expired in any case.

@@ -56,17 +56,23 @@ func (k *Hosts) Bring(ctx context.Context, p *fleetapi.FleetBringParams) (result
 	return k.takeFrame(ctx, f, from, read, body)
 }
 
+// refuseFrame counts a frame as refused, puts that on record at most once a minute, and returns the
+// error for its carrier.
+func (k *Hosts) refuseFrame(host, event string, code ocip.Code, reason string, h *frame.Header) error {
+	if _, err := k.noteRefusal(host, event, code, reason, h); err != nil {
+		return err
+	}
+	failure := api.Errorf(api.Forbidden, "%s", reason)
+	if code != "" {
+		failure.Details = map[string]any{"ocip": map[string]any{"code": code, "reason": reason}}
+	}
+	return failure
+}
+
 // proven finds the host of a frame and opens it, or refuses it, on record at most once a minute.
 func (k *Hosts) proven(f *Fleet, read *frame.Frame) (from *roster.Host, body []byte, err error) {
 	refuse := func(host string, event string, code ocip.Code, reason string) error {
-		if _, err := k.noteRefusal(host, event, code, reason, &read.Header); err != nil {
-			return err
-		}
-		failure := api.Errorf(api.Forbidden, "%s", reason)
-		if code != "" {
-			failure.Details = map[string]any{"ocip": map[string]any{"code": code, "reason": reason}}
-		}
-		return failure
+		return k.refuseFrame(host, event, code, reason, &read.Header)
 	}
 	if read.Tenant != f.Roster.Tenant && !mutant.Off("frame-wall") {
 		return nil, nil, refuse("", "frame_walled", ocip.CrossEnterpriseBlocked, "the frame is of another tenant than this fleet")
@@ -179,7 +185,7 @@ func (k *Hosts) takeMessage(ctx context.Context, from *roster.Host, read *frame.
 		return nil, err
 	default:
 		*place = before
-		place.Result, place.Code, place.Reason = string(frame.Deny), codeOf(err), clipReason(api.AsError(err).Message)
+		place.Result, place.Code, place.Reason = string(frame.Deny), codeOf(err), frame.Reason(api.AsError(err).Message)
 		r.Event, r.PolicyResult, r.Code, r.PolicyReason = "message_refused", string(ocip.Deny), place.Code, place.Reason
 		return k.takeWith(place, r)
 	}
@@ -213,7 +219,7 @@ func (k inbound) fromHost(from *roster.Host, read *frame.Frame, body []byte) (*i
 
 // receiptFor makes the frame of a receipt.
 func (k *Hosts) receiptFor(ctx context.Context, f *Fleet, to *roster.Host, read *frame.Frame, t *store.LaneTaken) (*fleetapi.FleetFrame, error) {
-	o := frame.Outcome{Result: frame.Result(t.Result), Code: t.Code, Reason: t.Reason, Log: k.store.Origin(), Record: t.RecordSeq}
+	o := frame.Outcome{Result: frame.Result(t.Result), Code: t.Code, Reason: frame.Reason(t.Reason), Log: k.store.Origin(), Record: t.RecordSeq}
 	line, err := k.store.Line(ctx, t.RecordSeq)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, err
@@ -237,7 +243,7 @@ func (k *Hosts) receiptFor(ctx context.Context, f *Fleet, to *roster.Host, read 
 func (k *Hosts) receive(ctx context.Context, f *Fleet, from *roster.Host, read *frame.Frame, body []byte) error {
 	said, err := frame.ReadOutcome(body)
 	if err != nil {
-		return api.Invalid([]api.FieldError{{Path: "frame", Message: err.Error()}})
+		return k.refuseFrame(from.Name, "frame_refused", "", "the receipt cannot be used: "+err.Error(), &read.Header)
 	}
 	name := f.to(from)
 	defer k.lanes.Lock(name)()

@@ -26,9 +26,13 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"regexp"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/go-json-experiment/json"
+	"github.com/openclawos/ocipd/internal/base/text"
 )
 
 // The bounds of a frame and of its body, in bytes. A body of MaxBody fits into a frame with any
@@ -61,10 +65,11 @@ const (
 
 // Header is the part of a frame that its carrier can read.
 type Header struct {
-	Version int    `json:"v"`
-	Kind    Kind   `json:"kind"`
-	Tenant  string `json:"tenant"`
-	// From and To are the names of the hosts. FromEpoch and ToEpoch are the epochs of their keys,
+	Version int  `json:"v"`
+	Kind    Kind `json:"kind"`
+	// Tenant has at most 256 bytes and no control characters.
+	Tenant string `json:"tenant"`
+	// From and To are the names of the hosts, in the form that a roster gives them. FromEpoch and ToEpoch are the epochs of their keys,
 	// which name the lane together with the hosts: see internal/fleet/lane.
 	From      string `json:"from"`
 	FromEpoch int    `json:"from_epoch"`
@@ -73,10 +78,29 @@ type Header struct {
 	// Seq is the number in the lane, from 1: for a receipt, in the lane of the message, which runs
 	// the other way.
 	Seq uint64 `json:"seq"`
-	// ID is the dispatchId of the message.
+	// ID is the dispatchId of the message: 1 to 128 letters, digits and . _ : - of ASCII.
 	ID string `json:"id"`
 	// Expires is when the message expires; zero never does.
 	Expires time.Time `json:"exp,omitzero"`
+}
+
+// The forms of the texts in headers and receipts.
+var (
+	hostForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+	idForm   = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,128}$`)
+	codeForm = regexp.MustCompile(`^[A-Z0-9_]{0,64}$`)
+	hashForm = regexp.MustCompile(`^([0-9a-f]{64})?$`)
+	logForm  = regexp.MustCompile(`^[ -~]{0,256}$`)
+)
+
+const (
+	maxTenant = 256
+	maxReason = 1024
+)
+
+// isLine reports whether a text has at most that many bytes and no control characters.
+func isLine(s string, limit int) bool {
+	return len(s) <= limit && !strings.ContainsFunc(s, unicode.IsControl)
 }
 
 // check checks the members of a header.
@@ -86,8 +110,14 @@ func (h *Header) check() error {
 		return fmt.Errorf("v: want 1, got %d", h.Version)
 	case h.Kind != Message && h.Kind != Receipt && h.Kind != Void:
 		return errors.New("kind: want msg, rcpt or void")
-	case h.Tenant == "" || h.From == "" || h.To == "" || h.ID == "":
-		return errors.New("tenant, from, to and id must not be empty")
+	case h.Tenant == "" || !isLine(h.Tenant, maxTenant):
+		return fmt.Errorf("tenant: want 1 to %d bytes without control characters", maxTenant)
+	case !hostForm.MatchString(h.From):
+		return errors.New("from: want the name of a host, of 1 to 63 small letters, digits and -")
+	case !hostForm.MatchString(h.To):
+		return errors.New("to: want the name of a host, of 1 to 63 small letters, digits and -")
+	case !idForm.MatchString(h.ID):
+		return errors.New("id: want 1 to 128 letters, digits and . _ : -")
 	case h.FromEpoch < 1 || h.ToEpoch < 1 || h.Seq < 1:
 		return errors.New("from_epoch, to_epoch and seq: want numbers from 1")
 	}
@@ -204,10 +234,13 @@ const (
 // that the receiver can no longer show a log without it.
 type Outcome struct {
 	Result Result `json:"result"`
-	Code   string `json:"code,omitzero"`
+	// Code is empty, or up to 64 capital letters, digits and _.
+	Code string `json:"code,omitzero"`
+	// Reason is in the form that [Reason] makes.
 	Reason string `json:"reason,omitzero"`
-	// Log is the origin of the receiver's log, Record the number of its record, and Hash that
-	// record's hash.
+	// Log is the origin of the receiver's log, in up to 256 printable characters of ASCII; Record is
+	// the number of its record, and Hash that record's hash: 64 small hexadecimal digits, or empty
+	// if the receiver has removed the record.
 	Log    string `json:"log"`
 	Record uint64 `json:"record"`
 	Hash   string `json:"hash"`
@@ -216,7 +249,19 @@ type Outcome struct {
 // Write returns the body of a receipt.
 func (o *Outcome) Write() ([]byte, error) { return json.Marshal(o, json.Deterministic(true)) }
 
-// ReadOutcome reads the body of a receipt.
+// Reason makes a text into the reason of a receipt: at most 1024 bytes of UTF-8, with a space for
+// each control character.
+func Reason(s string) string {
+	return text.Clip(strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, s), maxReason)
+}
+
+// ReadOutcome reads the body of a receipt. Its sender may be lying: the error names the member that
+// is too long or of another form than [Outcome] gives, and repeats nothing of it.
 func ReadOutcome(body []byte) (o Outcome, err error) {
 	if err := json.Unmarshal(body, &o, json.RejectUnknownMembers(true)); err != nil {
 		return o, errors.New("the receipt cannot be read")
@@ -226,8 +271,17 @@ func ReadOutcome(body []byte) (o Outcome, err error) {
 	default:
 		return o, errors.New("result: want allow, deny, expired or void")
 	}
-	if o.Record == 0 {
+	switch {
+	case o.Record == 0:
 		return o, errors.New("record: want the number of a record")
+	case !codeForm.MatchString(o.Code):
+		return o, errors.New("code: want at most 64 capital letters, digits and _")
+	case !isLine(o.Reason, maxReason):
+		return o, fmt.Errorf("reason: want at most %d bytes without control characters", maxReason)
+	case !logForm.MatchString(o.Log):
+		return o, errors.New("log: want at most 256 printable characters of ASCII")
+	case !hashForm.MatchString(o.Hash):
+		return o, errors.New("hash: want 64 small hexadecimal digits, or none")
 	}
 	return o, nil
 }

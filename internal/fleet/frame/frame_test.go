@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 )
 
 // pair makes the keys of a host.
@@ -34,7 +35,7 @@ func TestSealAndOpen(t *testing.T) {
 	for _, body := range [][]byte{nil, []byte("text"), bytes.Repeat([]byte("x"), MaxBody)} {
 		h := header()
 		if len(body) == MaxBody {
-			h.ID = strings.Repeat("i", 1500)
+			h.Tenant, h.From, h.To, h.ID = strings.Repeat("\"", 256), strings.Repeat("a", 63), strings.Repeat("b", 63), strings.Repeat("i", 128)
 		}
 		f, err := Seal(h, body, seal.PublicKey(), sign)
 		if err != nil {
@@ -115,7 +116,9 @@ func TestHeaders(t *testing.T) {
 	for what, change := range map[string]func(*Header){
 		"kind": func(h *Header) { h.Kind = "x" }, "tenant": func(h *Header) { h.Tenant = "" }, "from": func(h *Header) { h.From = "" }, "to": func(h *Header) { h.To = "" },
 		"id": func(h *Header) { h.ID = "" }, "from epoch": func(h *Header) { h.FromEpoch = 0 }, "to epoch": func(h *Header) { h.ToEpoch = -1 }, "seq": func(h *Header) { h.Seq = 0 },
-		"long": func(h *Header) { h.ID = strings.Repeat("x", maxHeader) },
+		"long id": func(h *Header) { h.ID = strings.Repeat("x", 129) }, "id with a space": func(h *Header) { h.ID = "a b" }, "id with a line end": func(h *Header) { h.ID = "a\n" },
+		"long tenant": func(h *Header) { h.Tenant = strings.Repeat("x", 257) }, "tenant with a control": func(h *Header) { h.Tenant = "a\x1b[2J" },
+		"long host": func(h *Header) { h.From = strings.Repeat("x", 64) }, "capital host": func(h *Header) { h.To = "B" }, "host with a line end": func(h *Header) { h.From = "a\n" },
 	} {
 		h := header()
 		change(h)
@@ -126,19 +129,79 @@ func TestHeaders(t *testing.T) {
 }
 
 func TestOutcomes(t *testing.T) {
-	want := Outcome{Result: Deny, Code: "C", Reason: "r", Log: "l", Record: 3, Hash: "h"}
-	body, err := want.Write()
-	if err != nil {
-		t.Fatal(err)
+	full := Outcome{Result: Deny, Code: strings.Repeat("C", 64), Reason: strings.Repeat("é", 512), Log: strings.Repeat("l", 256), Record: 3, Hash: strings.Repeat("0a", 32)}
+	for _, want := range []Outcome{full, {Result: Allow, Record: 1}} {
+		body, err := want.Write()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := ReadOutcome(body); err != nil || got != want {
+			t.Errorf("%+v, %v", got, err)
+		}
 	}
-	if got, err := ReadOutcome(body); err != nil || got != want {
-		t.Errorf("%+v, %v", got, err)
+	for member, changes := range map[string][]func(*Outcome){
+		"code": {
+			func(o *Outcome) { o.Code += "C" }, func(o *Outcome) { o.Code = "c" }, func(o *Outcome) { o.Code = "C\n" },
+		},
+		"reason": {
+			func(o *Outcome) { o.Reason += "r" }, func(o *Outcome) { o.Reason = "a\x1b[2J" }, func(o *Outcome) { o.Reason = "a\u0085" },
+			func(o *Outcome) { o.Reason = strings.Repeat("r", 400_000) },
+		},
+		"log":  {func(o *Outcome) { o.Log += "l" }, func(o *Outcome) { o.Log = "é" }, func(o *Outcome) { o.Log = "l\n" }},
+		"hash": {func(o *Outcome) { o.Hash += "00" }, func(o *Outcome) { o.Hash = strings.ToUpper(o.Hash) }, func(o *Outcome) { o.Hash = "h" }},
+	} {
+		for n, change := range changes {
+			o := full
+			change(&o)
+			body, err := o.Write()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := ReadOutcome(body); err == nil || !strings.HasPrefix(err.Error(), member+": ") || len(err.Error()) > 100 {
+				t.Errorf("%s, change %d: %v", member, n, err)
+			}
+		}
 	}
 	for _, bad := range []string{"", "{}", `{"result":"maybe","log":"l","record":1,"hash":""}`, `{"result":"allow","log":"l","record":0,"hash":""}`, `{"result":"allow","log":"l","record":1,"hash":"","more":1}`, `{"result":"deny","result":"allow","log":"l","record":1,"hash":""}`} {
 		if got, err := ReadOutcome([]byte(bad)); err == nil {
 			t.Errorf("%s is read as %+v", bad, got)
 		}
 	}
+}
+
+// Whatever a daemon says as a reason, the other host can read it.
+func FuzzReason(f *testing.F) {
+	for _, seed := range []string{"", "plain", "two\nlines\x00\x7f\u0085", strings.Repeat("😀", 300), "a\xf0\x9f", strings.Repeat("\xff", 2000)} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, said string) {
+		want := Outcome{Result: Deny, Reason: Reason(said), Record: 1}
+		body, err := want.Write()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := ReadOutcome(body); err != nil || got != want {
+			t.Fatalf("%q is read as %+v: %v", want.Reason, got, err)
+		}
+		if again := Reason(want.Reason); again != want.Reason {
+			t.Fatalf("%q becomes %q", want.Reason, again)
+		}
+	})
+}
+
+// No bytes of a receipt crash its reader, and what it reads is bounded.
+func FuzzReadOutcome(f *testing.F) {
+	f.Add([]byte(`{"result":"deny","code":"NOT_FOUND","reason":"no agent","log":"l","record":3,"hash":""}`))
+	f.Add([]byte(`{"result":"allow","log":"l\u001b","record":1,"hash":"h"}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		o, err := ReadOutcome(body)
+		if err != nil {
+			return
+		}
+		if len(o.Code) > 64 || len(o.Reason) > 1024 || len(o.Log) > 256 || len(o.Hash) != 0 && len(o.Hash) != 64 || o.Record == 0 || strings.ContainsFunc(o.Code+o.Reason+o.Log+o.Hash, unicode.IsControl) {
+			t.Fatalf("it is read as %+v", o)
+		}
+	})
 }
 
 // No bytes crash the parser, and what it reads can be neither longer than a frame nor opened with a key
