@@ -175,7 +175,7 @@ func TestA2AProxyRefusesWebhooks(t *testing.T) {
 	for _, url := range []string{
 		"", "https://" + host + "/hooks", "http://evil.example/hooks", "http://169.254.169.254/hooks", h.URL, h.URL + "/", h.URL + "/hooksx", h.URL + "/hooks/../admin",
 		h.URL + "/hooks/%2e%2e/admin", h.URL + "/hooks/a%2fb", "http://x@" + host + "/hooks", h.URL + "/hooks#x", "HTTP://" + host + "/hooks", h.URL + "/hooks//x",
-		"http://" + host + "@evil.example/hooks", "http://evil.example\\@" + host + "/hooks", h.URL + "/hooks\n", "file:///hooks",
+		"http://" + host + "@evil.example/hooks", "http://evil.example\\@" + host + "/hooks", h.URL + "/hooks\n", "file:///hooks", h.URL + "/hooks/..;/admin", h.URL + "/hooks/..%5Cadmin", h.URL + "/hooks/a%00b", h.URL + "/hooks/%09",
 	} {
 		got := a.post(a.rpc, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"CreateTaskPushNotificationConfig","params":{"taskId":"t1","url":%q}}`, url))
 		if !strings.Contains(got, "ocipd: refused (WEBHOOK_REFUSED)") {

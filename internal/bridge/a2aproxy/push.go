@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"path"
 	"strings"
+	"unicode"
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/bridge/gatelink"
@@ -157,7 +158,7 @@ func (o *Push) forbids(given string) string {
 	u, err := url.Parse(given)
 	// Two programs could read any other address as one of different hosts or places.
 	if err != nil || given == "" || len(given) > maxSecret || u.String() != given || u.User != nil || u.Fragment != "" || u.RawPath != "" ||
-		u.Path != "" && path.Clean(u.Path) != strings.TrimSuffix(u.Path, "/") && u.Path != "/" {
+		!plainPath(u.Path) || strings.ContainsFunc(u.RawQuery, unicode.IsControl) {
 		return fmt.Sprintf("%.200q is no plain address of a webhook", given)
 	}
 	for _, allowed := range o.Webhooks {
@@ -167,6 +168,27 @@ func (o *Push) forbids(given string) string {
 		}
 	}
 	return fmt.Sprintf("the webhook %.200q is not at or below an address of --webhook", given)
+}
+
+// plainPath reports whether every server reads a decoded path as the same place. Some take a backslash
+// for a slash, drop what follows a semicolon in a segment before they resolve it, or end it at a
+// zero byte; a segment may be encoded twice.
+func plainPath(p string) bool {
+	for {
+		if strings.ContainsFunc(p, func(r rune) bool { return unicode.IsControl(r) || r == '\\' }) || p != "" && p != "/" && path.Clean(p) != strings.TrimSuffix(p, "/") {
+			return false
+		}
+		for segment := range strings.SplitSeq(p, "/") {
+			if name, _, _ := strings.Cut(segment, ";"); segment != name && (name == "" || name == "." || name == "..") {
+				return false
+			}
+		}
+		again, err := url.PathUnescape(p)
+		if err != nil || again == p {
+			return true
+		}
+		p = again
+	}
 }
 
 // authenticate takes what authenticates at the webhook, in either version.

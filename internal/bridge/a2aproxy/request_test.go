@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/openclawos/ocipd/internal/api"
 )
@@ -96,11 +97,26 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
+// Two programs read the same place in the address of a webhook, or it is refused.
+func TestWebhookPath(t *testing.T) {
+	t.Parallel()
+	push := &Push{Webhooks: []*url.URL{{Scheme: "https", Host: "h.example", Path: "/hooks"}}}
+	for given, want := range map[string]bool{
+		"/hooks": true, "/hooks/": true, "/hooks/a;v=1/b?c=d": true, "/hooks/%C3%A9": true, "/hooks/a%20b": true, "/hooks/a..b": true, "/hooks/..a": true, "/hooks/100%25": true,
+		"/hooks/..;/admin": false, "/hooks/..;x=1/admin": false, "/hooks/.;/a": false, "/hooks/;/../admin": false, "/hooks/;x/a": false, "/hooks/..%3B/admin": false, "/hooks/..%5Cadmin": false, "/hooks/%5c..%5cadmin": false,
+		"/hooks/a%00b": false, "/hooks/%09": false, "/hooks/%7F": false, "/hooks/%C2%85": false, "/hooks/%252e%252e/admin": false, "/hooks/..%255Cadmin": false, "/hooks/a%2500": false, "/hooks/%25252e%25252e/admin": false,
+	} {
+		if got := push.forbids("https://h.example"+given) == ""; got != want {
+			t.Errorf("%s passes: %v, want %v", given, got, want)
+		}
+	}
+}
+
 // FuzzWebhook holds that the standard library sends only to the host and below the path that the
 // user has named.
 func FuzzWebhook(f *testing.F) {
 	allowed := &url.URL{Scheme: "https", Host: "hooks.example", Path: "/a/"}
-	for _, seed := range []string{"https://hooks.example/a", "https://hooks.example:443/a/b?c=d", "https://hooks.example/a/../b", "https://hooks.example@evil.example/a", `https://evil.example\@hooks.example/a`, "https://hooks.example/a/%2e%2e/b", "//hooks.example/a", "https://HOOKS.example/a/./b"} {
+	for _, seed := range []string{"https://hooks.example/a", "https://hooks.example:443/a/b?c=d", "https://hooks.example/a/../b", "https://hooks.example@evil.example/a", `https://evil.example\@hooks.example/a`, "https://hooks.example/a/%2e%2e/b", "//hooks.example/a", "https://HOOKS.example/a/./b", "https://hooks.example/a/..;/b", "https://hooks.example/a/..%5Cb", "https://hooks.example/a/b%00c", "https://hooks.example/a/%09", "https://hooks.example/a/%252e%252e/b"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, given string) {
@@ -114,6 +130,11 @@ func FuzzWebhook(f *testing.F) {
 		at := allowed.ResolveReference(r.URL)
 		if r.URL.Scheme != "https" || !strings.EqualFold(r.URL.Hostname(), "hooks.example") || r.URL.Port() != "" && r.URL.Port() != "443" || at.EscapedPath() != "/a" && !strings.HasPrefix(at.EscapedPath(), "/a/") {
 			t.Errorf("%q goes to %s", given, at)
+		}
+		for _, segment := range strings.FieldsFunc(r.URL.Path, func(r rune) bool { return r == '/' || r == '\\' }) {
+			if name, _, _ := strings.Cut(segment, ";"); name == "." || name == ".." || strings.ContainsFunc(name, unicode.IsControl) || strings.Contains(r.URL.Path, `\`) {
+				t.Errorf("%q could be read as another place", given)
+			}
 		}
 	})
 }
