@@ -169,10 +169,15 @@ func join(s *cli.Process, name string, anew bool) error {
 		}
 		lines = append(lines, one...)
 	}
-	if _, _, err := roster.Lines(lines, nil); err != nil {
+	if _, _, err := roster.Lines(lines); err != nil {
 		return fmt.Errorf("cannot join as %s: %w", name, err)
 	}
-	_, err = s.Stdout.Write(lines)
+	if _, err = s.Stdout.Write(lines); err != nil {
+		return err
+	}
+	// The operator compares them with those of the lines that arrived.
+	sign, seal := h.Fingerprints()
+	_, err = fmt.Fprintf(s.Stderr, "the keys of %s, to compare at ocipd fleet add:\n  sign %s\n  seal %s\n", name, sign, seal)
 	return err
 }
 
@@ -180,69 +185,6 @@ func join(s *cli.Process, name string, anew bool) error {
 func upTo(most string) []string {
 	all := []string{"public", "internal", "confidential", "restricted"}
 	return all[:slices.Index(all, cmp.Or(most, "internal"))+1]
-}
-
-func newAdd(s *cli.Process) *cobra.Command {
-	var key string
-	c := &cobra.Command{
-		Use:   "add ROSTER LINES",
-		Short: "add a host to the roster, or replace its lines",
-		Long: `Add the lines that "ocipd fleet join" has printed on a host to the roster, and
-sign its next version. LINES is a file, or - for the standard input. A host that
-is in the roster gets these keys and agents in place of its earlier ones.
-
-Be sure that the lines come from that host: whoever has the private keys to them
-speaks for its agents.`,
-		Example: "  ocipd fleet add fleet.jsonl laptop-a.jsonl --key ~/.ssh/id_ed25519",
-		Args:    cobra.ExactArgs(2),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			r, err := read(args[0])
-			if err != nil {
-				return err
-			}
-			var text []byte
-			if args[1] == "-" {
-				text, err = s.ReadStdin(cmd.Context())
-			} else {
-				text, err = cli.ReadFile(args[1])
-			}
-			if err != nil {
-				return fmt.Errorf("cannot read the lines: %w", err)
-			}
-			hosts, agents, err := merged(r, text)
-			if err != nil {
-				return fmt.Errorf("cannot use the lines: %w", err)
-			}
-			return publish(cmd.Context(), s, args[0], key, r.Tenant, r.Version+1, hosts, agents)
-		},
-	}
-	cli.KeyFlag(c, &key)
-	return c
-}
-
-// merged adds lines to a roster.
-func merged(r *roster.Roster, text []byte) (hosts []roster.Host, agents []roster.Agent, err error) {
-	come, with, err := roster.Lines(text, nil)
-	if err != nil {
-		return nil, nil, err
-	}
-	hosts, agents = slices.Clone(r.Hosts), slices.Clone(r.Agents)
-	for _, h := range come {
-		i := slices.IndexFunc(hosts, func(was roster.Host) bool { return was.Name == h.Name })
-		if i < 0 {
-			hosts = append(hosts, h)
-			continue
-		}
-		if was := hosts[i]; bytes.Equal(was.Sign, h.Sign) && bytes.Equal(was.Seal, h.Seal) {
-			h.Epoch = was.Epoch
-		} else {
-			// New keys take a new epoch, which begins new lanes.
-			h.Epoch = max(h.Epoch, was.Epoch+1)
-		}
-		hosts[i] = h
-		agents = slices.DeleteFunc(agents, func(a roster.Agent) bool { return a.Host == h.Name })
-	}
-	return hosts, append(agents, with...), nil
 }
 
 func newLeave(s *cli.Process) *cobra.Command {

@@ -19,6 +19,7 @@ import (
 	"bytes"
 	"crypto/ecdh"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -138,9 +139,6 @@ type parser struct {
 }
 
 func (p *parser) line(number int, line []byte) error {
-	if len(line) > maxLine {
-		return fmt.Errorf("it has more than %d bytes", maxLine)
-	}
 	if number == 1 {
 		var h head
 		if err := decode(line, &h, "fleet", "version"); err != nil {
@@ -194,6 +192,15 @@ func (p *parser) host(number int, line []byte) error {
 	p.Hosts = append(p.Hosts, h)
 	p.hosts[h.Name] = &h
 	return nil
+}
+
+// Fingerprints are the SHA-256 of both keys in base64, by which two people compare them.
+func (h *Host) Fingerprints() (sign, seal string) {
+	of := func(key []byte) string {
+		sum := sha256.Sum256(key)
+		return "SHA256:" + base64.RawStdEncoding.EncodeToString(sum[:])
+	}
+	return of(h.Sign), of(h.Seal)
 }
 
 // check checks the members of a host.
@@ -281,6 +288,9 @@ func kindOf(line []byte) string {
 // decode reads an object without unknown and doubled members. Needed are the members that it must
 // have.
 func decode(line []byte, into any, needed ...string) error {
+	if len(line) > maxLine {
+		return fmt.Errorf("it has more than %d bytes", maxLine)
+	}
 	if err := json.Unmarshal(line, into, json.RejectUnknownMembers(true)); err != nil {
 		return fmt.Errorf("it cannot be read: %w", err)
 	}
@@ -339,33 +349,29 @@ func Sign(lines []byte, armored string) ([]byte, error) {
 	return whole, nil
 }
 
-// Lines reads lines of hosts and agents alone, as a host that joins prints them. An agent's host must be
-// among known or in a line before it.
-func Lines(data []byte, known []Host) (hosts []Host, agents []Agent, err error) {
+// Lines reads the lines that a host prints when it joins: its own, and then those of its agents. A
+// line of another host, or of an agent of one, refuses them all: it would give that host other keys.
+// The error is a [*LineError].
+func Lines(data []byte) (Host, []Agent, error) {
 	r := &Roster{hosts: make(map[string]*Host)}
 	p := parser{Roster: r, agents: map[string]int{}, instances: map[string]int{}, keys: map[string]int{}}
-	for i := range known {
-		r.hosts[known[i].Name] = &known[i]
-	}
 	for i, line := range bytes.Split(bytes.TrimSuffix(data, []byte("\n")), []byte("\n")) {
-		switch kindOf(line) {
-		case "host":
-			var h Host
-			if err = decode(line, &h, "host", "epoch", "sign", "seal"); err == nil {
-				// The line replaces a known host.
-				delete(r.hosts, h.Name)
-				err = p.host(i+1, line)
-			}
-		case "agent":
+		var err error
+		switch kind := kindOf(line); {
+		case kind == "host" && i == 0:
+			err = p.host(1, line)
+		case kind == "host":
+			err = errors.New("host: line 1 names the host, and lines of a host name no second one")
+		case kind == "agent":
 			err = p.agent(i+1, line)
 		default:
 			err = errors.New("it is no JSON object whose first member is host or agent")
 		}
 		if err != nil {
-			return nil, nil, &LineError{i + 1, err.Error()}
+			return Host{}, nil, &LineError{i + 1, err.Error()}
 		}
 	}
-	return r.Hosts, r.Agents, nil
+	return r.Hosts[0], r.Agents, nil
 }
 
 // Signed returns the bytes under the signature, and the armored signature.

@@ -125,26 +125,44 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// A host's lines can be read alone, and replace that host's.
+// A host's lines name that host alone: others could give a host of the roster other keys.
 func TestLines(t *testing.T) {
-	line, err := Line(Host{"host-a", 2, key(7), key(8)})
-	if err != nil {
-		t.Fatal(err)
+	line := func(value any) string {
+		one, err := Line(value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(one)
 	}
-	agent, err := Line(agents()[0])
-	if err != nil {
-		t.Fatal(err)
+	a, b := line(hosts()[0]), line(hosts()[1])
+	alice, bob := line(agents()[0]), line(agents()[1])
+	h, with, err := Lines([]byte(a + alice))
+	if err != nil || fmt.Sprint(h) != fmt.Sprint(hosts()[0]) || fmt.Sprint(with) != fmt.Sprint(agents()[:1]) {
+		t.Errorf("%+v, %+v, %v", h, with, err)
 	}
-	h, a, err := Lines(append(line, agent...), hosts())
-	if err != nil || len(h) != 1 || h[0].Epoch != 2 || len(a) != 1 {
-		t.Errorf("%+v, %+v, %v", h, a, err)
+	if h, with, err = Lines([]byte(a)); err != nil || h.Name != "host-a" || len(with) != 0 {
+		t.Errorf("%+v, %+v, %v", h, with, err)
 	}
-	if _, a, err = Lines(agent, hosts()); err != nil || len(a) != 1 {
-		t.Errorf("%+v, %v", a, err)
-	}
-	for _, bad := range []string{"", "x", `{"signature":"x"}`, string(agent), string(line) + string(line)} {
-		if h, a, err := Lines([]byte(bad), nil); err == nil {
-			t.Errorf("%q is read as %+v, %+v", bad, h, a)
+	for what, tc := range map[string]struct {
+		text string
+		line int
+		says string
+	}{
+		"nothing":                  {"", 1, "no JSON object"},
+		"no JSON":                  {"x", 1, "no JSON object"},
+		"a signature":              {`{"signature":"x"}`, 1, "no JSON object"},
+		"an agent alone":           {alice, 1, "no line before this one"},
+		"a second host":            {a + b, 2, "no second one"},
+		"a second host at the end": {a + alice + b, 3, "no second one"},
+		"the host twice":           {a + a, 2, "no second one"},
+		"an agent of another host": {a + alice + bob, 3, "no line before this one"},
+		"an agent twice":           {a + alice + alice, 3, "line 2 has agent alice too"},
+		"a line too long":          {a + alice[:len(alice)-2] + strings.Repeat(" ", maxLine) + "}\n", 2, "more than"},
+	} {
+		h, with, err := Lines([]byte(tc.text))
+		fault, ok := errors.AsType[*LineError](err)
+		if !ok || fault.Line != tc.line || !strings.Contains(fault.Problem, tc.says) {
+			t.Errorf("%s: %+v, %+v, %v, want line %d: %s", what, h, with, err, tc.line, tc.says)
 		}
 	}
 }
