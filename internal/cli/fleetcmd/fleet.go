@@ -272,11 +272,12 @@ func show(s *cli.Process, st *fleetapi.FleetStatus) error {
 func newCarry(s *cli.Process) *cobra.Command {
 	return &cobra.Command{
 		Use:   "carry SOCKET",
-		Short: "carry messages between this host and another whose operator socket is reachable",
-		Long: `Carry the messages of the fleet between this daemon and the one whose operator
-socket is SOCKET, until interrupted. For a host that is reachable by SSH, forward
-its socket first: ssh -N -L /tmp/host-b.sock:/run/…/operator.sock host-b. The messages are sealed and signed by the daemons: the carrier
-can delay them and nothing else. It needs no keys.`,
+		Short: "carry messages between this daemon and another one of this machine",
+		Long: `Carry the messages of the fleet between this daemon and another one of this
+machine whose operator socket is SOCKET, until interrupted. Do not forward the
+operator socket of another machine: every program here could then decide there.
+The daemons seal and sign the messages: the carrier can delay them, and nothing
+else. It needs no keys.`,
 		Example: "  ocipd fleet carry /tmp/host-b.sock",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
