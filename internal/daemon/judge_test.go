@@ -137,7 +137,10 @@ func TestJudgeDecidesGuessesAlone(t *testing.T) {
 	for _, c := range []struct{ from, to, text, why string }{
 		{"ann", "ben", "I agree with the reviewer that the name is odd.", "a keyword that is not weighed"},
 		{"ben", "ann", "I'll take care of it by Friday.", "a deadline"},
+		{"ben", "ann", "I'll take care of it within the hour.", "a deadline in words"},
 		{"ben", "ann", "I'll take care of it. 500 EUR.", "a sum of money"},
+		{"ben", "ann", "I'll take care of it for five thousand.", "a sum in words"},
+		{"ben", "ann", "I'll take care of it. On accepte votre offre, on paie tout.", "another language after English"},
 		{"ben", "ann", "I\u200b'll take care of it.", "a disguise"},
 		{"ben", "ann", "Ich kümmere mich darum und verspreche es.", "another language"},
 	} {

@@ -108,6 +108,7 @@ func (m *outgoing) unconfirmed() bool {
 // limits for strangers apply.
 func (m *outgoing) asSender() ocip.Agent {
 	a := m.sender.Agent
+	a.Label = m.sender.Label()
 	if m.recipient.Group && m.recipient.Strangers && a.MaxUnknown != nil {
 		a.MaxShared = min(a.MaxShared, *a.MaxUnknown)
 	}

@@ -20,6 +20,8 @@ type Agent struct {
 	Identity
 	// MaxShared is the highest level the agent may share.
 	MaxShared Level
+	// Label is the disclosure that its messages have once they are being sent.
+	Label string
 	// MaxUnknown is the highest level that the agent may share with undeclared counterparties. If
 	// it is nil or higher than MaxShared, MaxShared holds.
 	MaxUnknown *Level

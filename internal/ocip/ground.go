@@ -23,7 +23,7 @@ type Ground struct {
 // open reports whether a guess about the words alone holds the message. Weighed is the result for
 // its keywords, nil if they were not weighed.
 func (m *Outgoing) open(read *commitment.Reading, weighed *commitment.Weighed, v *Verdict) bool {
-	return read != nil && !m.Files.Attached && len(m.Files.hits) == 0 && m.weighable(v) && read.Guessed(weighed != nil)
+	return read != nil && !m.Files.Attached && len(m.Files.hits) == 0 && m.weighable(v) && read.Guessed(weighed != nil, m.Sender.Label)
 }
 
 // Guess estimates whether a message that is held for its words binds somebody, and says why. A rule

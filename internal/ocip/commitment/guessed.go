@@ -7,10 +7,11 @@ import (
 
 // Guessed reports whether guesses alone hold the message: cues alone or, if keywords are weighed,
 // keywords alone, in a content of at most 8 KiB. It is no guess if any reason stands against it that
-// nothing outweighs, see [Reading.Keywords]. For that the whole content counts as one sentence, so
-// that no full stop parts a promise from its sum or its day. Nor is it a guess if a sum of money
-// alone holds the message, or a part that cannot be read.
-func (r *Reading) Guessed(weighed bool) bool {
+// nothing outweighs, see [Reading.Keywords], or if a sum of money alone holds the message, or a part
+// that cannot be read. Each word of the content has to be one of a list of plain English words, that
+// has no number, no money and no time, or the one after a word such as "the". Only the sender's label
+// may have others, on the first or the last line: a message has it once the daemon is sending it.
+func (r *Reading) Guessed(weighed bool, label string) bool {
 	of := r.prose[""]
 	if r.asked || of == nil || len(of.text) > maxScored {
 		return false
@@ -30,14 +31,11 @@ func (r *Reading) Guessed(weighed bool) bool {
 			if keywords = true; certain(found) {
 				return false
 			}
-		case !plainSpan(of.text[h.Start:h.End]):
-			return false
 		default:
 			cues = true
 		}
 	}
-	whole := &sign{sheet: of, Hit: &Hit{}, to: len(of.text), before: wordsOf(of.text)}
-	if certain(of.overall()) || whole.hasSum() || whole.dated() && (whole.firstPerson() || whole.limited()) {
+	if certain(of.overall()) || !openText(unlabelled(of.text, label)) {
 		return false
 	}
 	return keywords != cues && (cues || weighed)
@@ -48,14 +46,16 @@ func certain(found []reason) bool {
 	return slices.ContainsFunc(found, func(s reason) bool { return s.always })
 }
 
-// plainSpan reports whether a cue is written in ordinary words: letters, and none of them alone but
-// "I", "a" and "u".
-func plainSpan(found string) bool {
-	for word := range strings.FieldsFuncSeq(strings.ReplaceAll(found, "\u2019", "'"), func(r rune) bool { return strings.ContainsRune(" \n\r,.!?:;-\"()", r) }) {
-		word = strings.ToLower(word)
-		if len(word) == 1 && !inList(word, "i a u") || strings.Trim(word, "abcdefghijklmnopqrstuvwxyz'") != "" {
-			return false
-		}
+// unlabelled returns a text without a label on its first or its last line.
+func unlabelled(text, label string) string {
+	if label == "" {
+		return text
 	}
-	return true
+	if rest, cut := strings.CutSuffix(text, "\n"+label); cut {
+		return rest
+	}
+	if rest, cut := strings.CutPrefix(text, label+"\n"); cut {
+		return rest
+	}
+	return text
 }
