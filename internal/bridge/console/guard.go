@@ -180,17 +180,21 @@ func (c *Console) report(ctx context.Context, e consoleapi.ConsoleReportParams) 
 	}
 }
 
-// bearer returns the end of the session whose token a request has.
-func (c *Console) bearer(r *http.Request) (time.Time, *refusal) {
+// bearer returns the end of the session whose token a request has, or false.
+func (c *Console) bearer(r *http.Request) (time.Time, bool) {
 	values := r.Header.Values("Authorization")
 	if len(values) == 1 {
 		if token, ok := strings.CutPrefix(values[0], "Bearer "); ok {
-			if ends, ok := c.sessions.find(token); ok {
-				return ends, nil
-			}
+			return c.sessions.find(token)
 		}
 	}
-	return time.Time{}, refuse(http.StatusUnauthorized, api.Unauthorized, "there is no session, or it has ended: run ocipd console")
+	return time.Time{}, false
+}
+
+// unknown refuses a session that the console does not know, and has the refusal put on record.
+func (c *Console) unknown(ctx context.Context, process string) *refusal {
+	c.report(ctx, consoleapi.ConsoleReportParams{Event: consoleapi.SessionRefused, Process: process})
+	return refuse(http.StatusUnauthorized, api.Unauthorized, "there is no session, or it has ended: run ocipd console")
 }
 
 // unavailable is the answer while the daemon is away.

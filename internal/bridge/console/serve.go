@@ -34,10 +34,14 @@ type file struct {
 // answer is the body of an answer with a status other than 200, or the value of one with 200.
 type answer any
 
-// posts are what a page asks for. The one without a session begins it.
+// posts are what a page asks for. Those of [unbound] need no bearer.
 var posts = map[string]func(*Console, *request) (answer, *refusal){
-	"/session": (*Console).session, "/call": (*Console).call, "/health": (*Console).health, "/texts": (*Console).texts, "/decide": (*Console).decide, "/enrol": (*Console).enrolKey, "/stream": (*Console).stream,
+	"/session": (*Console).session, "/prove": (*Console).prove, "/call": (*Console).call, "/health": (*Console).health, "/texts": (*Console).texts, "/decide": (*Console).decide, "/enrol": (*Console).enrolKey, "/stream": (*Console).stream,
 }
+
+// unbound are the paths that need no bearer: one begins a session, and at one the console shows first
+// that it knows the session.
+var unbound = map[string]bool{"/session": true, "/prove": true}
 
 // anew are the paths at which the process is checked for each request.
 var anew = map[string]bool{"/session": true, "/decide": true, "/enrol": true}
@@ -47,6 +51,9 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for name, value := range headers {
 		w.Header().Set(name, value)
 	}
+	// A browser repeats a request whose connection was used before and broke: with the bearer, to a
+	// program that took the port. So no connection is used twice.
+	w.Header().Set("Connection", "close")
 	q, file, no := c.admit(w, r)
 	if no == nil && q == nil {
 		w.Header().Set("Content-Type", file.kind)
@@ -108,10 +115,10 @@ func (c *Console) admit(w http.ResponseWriter, r *http.Request) (*request, file,
 		return nil, none, unavailable(err)
 	}
 	q := &request{Request: r, w: w, process: process}
-	if r.URL.Path != "/session" {
-		if q.ends, no = c.bearer(r); no != nil {
-			c.report(r.Context(), consoleapi.ConsoleReportParams{Event: consoleapi.SessionRefused, Process: process})
-			return nil, none, no
+	if !unbound[r.URL.Path] {
+		var ok bool
+		if q.ends, ok = c.bearer(r); !ok {
+			return nil, none, c.unknown(r.Context(), process)
 		}
 	}
 	if no := q.read(c.o.Now()); no != nil {

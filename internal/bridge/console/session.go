@@ -1,17 +1,21 @@
 package console
 
 import (
+	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"html"
+	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
 	"time"
 
+	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/base/durable"
 )
 
@@ -23,6 +27,8 @@ const (
 	// sessionTime is the life of a session, if the process lives that long.
 	sessionTime = 12 * time.Hour
 	maxSessions = 32
+	// nonceSize is the size of the bytes over which a proof is made.
+	nonceSize = 32
 )
 
 // secret is a text that nobody can guess, and the digest under which it is kept.
@@ -37,7 +43,13 @@ func secret() (text string, sum [sha256.Size]byte) {
 type sessions struct {
 	now func() time.Time
 	mu  sync.Mutex
-	all map[[sha256.Size]byte]time.Time
+	all map[[sha256.Size]byte]held
+}
+
+// held is a session: its token, by which the console proves itself to the page, and its end.
+type held struct {
+	token string
+	ends  time.Time
 }
 
 // begin begins a session. If there are too many, the oldest one ends.
@@ -46,10 +58,10 @@ func (s *sessions) begin() (token string, ends time.Time) {
 	defer s.mu.Unlock()
 	now := s.now()
 	oldest := [sha256.Size]byte{}
-	for sum, ends := range s.all {
-		if !ends.After(now) {
+	for sum, one := range s.all {
+		if !one.ends.After(now) {
 			delete(s.all, sum)
-		} else if at, ok := s.all[oldest]; !ok || ends.Before(at) {
+		} else if other, ok := s.all[oldest]; !ok || one.ends.Before(other.ends) {
 			oldest = sum
 		}
 	}
@@ -57,20 +69,57 @@ func (s *sessions) begin() (token string, ends time.Time) {
 		delete(s.all, oldest)
 	}
 	if s.all == nil {
-		s.all = make(map[[sha256.Size]byte]time.Time)
+		s.all = make(map[[sha256.Size]byte]held)
 	}
 	token, sum := secret()
 	ends = now.Add(sessionTime)
-	s.all[sum] = ends
+	s.all[sum] = held{token, ends}
 	return token, ends
 }
 
 // find returns the end of a session, or false if there is none with this token.
 func (s *sessions) find(token string) (ends time.Time, ok bool) {
+	one, ok := s.of(sha256.Sum256([]byte(token)))
+	return one.ends, ok
+}
+
+// of returns the session whose token has a digest.
+func (s *sessions) of(sum [sha256.Size]byte) (held, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	ends, ok = s.all[sha256.Sum256([]byte(token))]
-	return ends, ok && ends.After(s.now())
+	one, ok := s.all[sum]
+	return one, ok && one.ends.After(s.now())
+}
+
+// proofOf begins the bytes of a proof, so that no other use of the token makes the same ones.
+const proofOf = "ocipd console prove\x00"
+
+// prove shows a page that this process knows its session: it answers the HMAC-SHA-256, by the token,
+// of [proofOf] and the page's 32 random bytes. A page whose connection was lost sends its bearer
+// after that alone, for another program may listen at the port by then.
+func (c *Console) prove(q *request) (answer, *refusal) {
+	p, no := parse[struct {
+		Session string  `json:"session" is:"required max=64"`
+		Nonce   bytes64 `json:"nonce"`
+	}](q.body)
+	if no != nil {
+		return nil, no
+	}
+	raw, err := hex.DecodeString(p.Session)
+	switch {
+	case err != nil || len(raw) != sha256.Size:
+		return nil, &refusal{http.StatusBadRequest, api.AsError(api.Invalid([]api.FieldError{{Path: "session", Message: "want a SHA-256 in hexadecimal"}}))}
+	case len(p.Nonce) != nonceSize:
+		return nil, &refusal{http.StatusBadRequest, api.AsError(api.Invalid([]api.FieldError{{Path: "nonce", Message: "want 32 bytes in base64url"}}))}
+	}
+	one, ok := c.sessions.of([sha256.Size]byte(raw))
+	if !ok {
+		return nil, c.unknown(q.Context(), q.process)
+	}
+	mac := hmac.New(sha256.New, []byte(one.token))
+	mac.Write([]byte(proofOf))
+	mac.Write(p.Nonce)
+	return map[string]any{"proof": bytes64(mac.Sum(nil))}, nil
 }
 
 // links are the links that were given out. Each is good for one session.

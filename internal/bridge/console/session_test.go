@@ -4,6 +4,9 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/http"
@@ -63,6 +66,42 @@ func TestLink(t *testing.T) {
 	}
 }
 
+// The console proves that it knows a session by its token, for as long as the session lives, and
+// proves nothing about another one.
+func TestProve(t *testing.T) {
+	w := begin(t, acme)
+	token := w.session()
+	prove := func(token string, nonce []byte) (int, bytes64) {
+		t.Helper()
+		status, body := w.post("/prove", fmt.Sprintf(`{"session":"%x","nonce":"%s"}`, sha256.Sum256([]byte(token)), base64.RawURLEncoding.EncodeToString(nonce)), "")
+		var said struct {
+			Proof bytes64 `json:"proof"`
+		}
+		if err := json.Unmarshal(body, &said); err != nil && status == http.StatusOK {
+			t.Fatalf("%s: %v", body, err)
+		}
+		return status, said.Proof
+	}
+	for _, nonce := range [][]byte{bytes.Repeat([]byte{0}, 32), bytes.Repeat([]byte{0xff}, 32)} {
+		mac := hmac.New(sha256.New, []byte(token))
+		mac.Write(append([]byte("ocipd console prove\x00"), nonce...))
+		if status, proof := prove(token, nonce); status != http.StatusOK || !hmac.Equal(proof, mac.Sum(nil)) {
+			t.Errorf("the proof is %d %x", status, proof)
+		}
+	}
+	nonce := make([]byte, 32)
+	if status, proof := prove(token+"x", nonce); status != http.StatusUnauthorized || proof != nil {
+		t.Errorf("another session: %d %x", status, proof)
+	}
+	if len(w.records("console_session_refused")) == 0 {
+		t.Error("the question about another session is not on record")
+	}
+	w.clock.forward(sessionTime)
+	if status, proof := prove(token, nonce); status != http.StatusUnauthorized || proof != nil {
+		t.Errorf("after the end: %d %x", status, proof)
+	}
+}
+
 // There is never a cookie, and every answer has the headers, whatever it is.
 func TestCookieless(t *testing.T) {
 	w := begin(t, acme)
@@ -84,7 +123,7 @@ func TestCookieless(t *testing.T) {
 			}
 		}
 	}
-	for _, path := range []string{"/session", "/call", "/health", "/texts", "/decide", "/enrol", "/nothing"} {
+	for _, path := range []string{"/session", "/prove", "/call", "/health", "/texts", "/decide", "/enrol", "/nothing"} {
 		for _, bearer := range []string{token, "", "wrong"} {
 			r := w.request(path, `{"code":"none","method":"kernel.status"}`, bearer)
 			r.Header.Set("Cookie", "session="+token)
@@ -144,6 +183,9 @@ func TestBodies(t *testing.T) {
 		{"/texts", `{"approvalId":"none","decision":"approve"}`, 200, `NOT_FOUND`},
 		{"/stream", `{"after":-1}`, 400, `"path":"after"`},
 		{"/session", `{"code":"x","token":"y"}`, 400, `"path":"token"`},
+		{"/prove", `{"nonce":"AAAA"}`, 400, `"path":"session"`},
+		{"/prove", `{"session":"` + strings.Repeat("0", 63) + `","nonce":"` + strings.Repeat("A", 43) + `"}`, 400, `"path":"session"`},
+		{"/prove", `{"session":"` + strings.Repeat("0", 64) + `","nonce":"AAAA"}`, 400, `"path":"nonce"`},
 		{"/enrol", `{"code":"1","spki":"%%","credentialId":""}`, 400, `"path":"spki"`},
 		{"/health", `[]`, 400, `INVALID_PARAMS`},
 	} {

@@ -34,6 +34,7 @@ func TestConsoleWaysIn(t *testing.T) {
 		{"GET", "/", "", http.StatusOK, true, true},
 		{"GET", "/app.js", "", http.StatusOK, true, true},
 		{"POST", "/session", `{"code":"none"}`, http.StatusUnauthorized, false, true},
+		{"POST", "/prove", `{}`, http.StatusBadRequest, false, true},
 		{"POST", "/call", `{"method":"kernel.status"}`, http.StatusOK, false, false},
 		{"POST", "/texts", `{}`, http.StatusBadRequest, false, false},
 		{"POST", "/decide", `{}`, http.StatusBadRequest, false, false},
@@ -119,11 +120,11 @@ func TestPeers(t *testing.T) {
 	token := w.session()
 	headers := map[string]string{"Origin": w.place.Origin(), "Sec-Fetch-Site": "same-origin", "Authorization": "Bearer " + token}
 	requests := map[string]asking{}
-	for path, body := range map[string]string{"/session": `{"code":"none"}`, "/call": `{"method":"kernel.status"}`, "/texts": `{}`, "/decide": `{}`, "/enrol": `{}`, "/stream": `{}`, "/health": `{}`} {
+	for path, body := range map[string]string{"/session": `{"code":"none"}`, "/prove": `{}`, "/call": `{"method":"kernel.status"}`, "/texts": `{}`, "/decide": `{}`, "/enrol": `{}`, "/stream": `{}`, "/health": `{}`} {
 		requests[path] = asking{w.address(), bytesOf("POST", path, w.place.Authority(), headers, body)}
 	}
 	requests["/"] = asking{w.address(), bytesOf("GET", "/", w.place.Authority(), nil, "")}
-	good := map[string]int{"/session": 401, "/call": 200, "/texts": 400, "/decide": 400, "/enrol": 400, "/stream": 200, "/health": 200, "/": 200}
+	good := map[string]int{"/session": 401, "/prove": 400, "/call": 200, "/texts": 400, "/decide": 400, "/enrol": 400, "/stream": 200, "/health": 200, "/": 200}
 	for _, tc := range []struct {
 		part string
 		may  bool

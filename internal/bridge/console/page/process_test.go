@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -23,7 +26,7 @@ import (
 
 // signed is a world whose decisions are signed, with the real process behind the page, and a browser
 // with a virtual authenticator.
-func signed(t *testing.T) (w *world, control string) {
+func signed(t *testing.T) (w *world, control string, end func() (port string)) {
 	t.Helper()
 	if _, err := exec.LookPath("chromium"); err != nil {
 		t.Skip("chromium is not installed")
@@ -60,12 +63,14 @@ func signed(t *testing.T) (w *world, control string) {
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- process.Serve(ctx, pages, commands) }()
-	t.Cleanup(func() {
+	end = sync.OnceValue(func() string {
 		stop()
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
+		return place.Authority()[strings.LastIndex(place.Authority(), ":"):]
 	})
+	t.Cleanup(func() { end() })
 	w.link = func() string {
 		told, err := console.Link(t.Context(), control)
 		if err != nil {
@@ -84,22 +89,18 @@ func signed(t *testing.T) (w *world, control string) {
 		}})
 		return err
 	}))
-	return w, control
+	return w, control, end
 }
 
-// TestPasskey adds a passkey on the page with the code of the terminal, and approves a held message
-// by it. The daemon takes the signature, and ssh-keygen says that it is good.
-func TestPasskey(t *testing.T) {
-	w, control := signed(t)
-	w.do(chromedp.Evaluate[chromedp.Void](instrument))
-	w.until(`document.querySelectorAll(".list .row").length === 2`)
+// enrolled adds a passkey on the page, with the code of the terminal.
+func (w *world) enrolled(control string) {
+	w.Helper()
 	w.visit("/enrol")
 	w.until(`document.querySelector("input[inputmode]")`)
 	code, added := make(chan string, 1), make(chan error, 1)
-	var line string
 	go func() {
-		added <- console.Enrol(t.Context(), control, func(told console.Told) { code <- told.Code }, func(key string) (console.Added, error) {
-			line = "me@laptop " + key
+		added <- console.Enrol(w.Context(), control, func(told console.Told) { code <- told.Code }, func(key string) (console.Added, error) {
+			line := "me@laptop " + key
 			f, err := os.OpenFile(w.path("signers"), os.O_APPEND|os.O_WRONLY, 0)
 			if err == nil {
 				_, err = fmt.Fprintln(f, line)
@@ -110,9 +111,14 @@ func TestPasskey(t *testing.T) {
 	}()
 	w.do(chromedp.SendKeys("input[inputmode]", <-code), click("form .primary"))
 	if err := <-added; err != nil {
-		t.Fatal(err)
+		w.Fatal(err)
 	}
 	w.until(`document.querySelector(".said")?.textContent.includes("me@laptop")`)
+}
+
+// approve opens the first request, and asks for a signature of its approval.
+func (w *world) approve() {
+	w.Helper()
 	w.visit("/waiting")
 	w.until(`document.querySelectorAll(".list .row").length === 2`)
 	w.do(click(".list .row"))
@@ -123,6 +129,89 @@ func TestPasskey(t *testing.T) {
 	w.until(`document.querySelector("dialog .primary:not(:disabled)")?.textContent.includes("passkey")`)
 	w.do(click("dialog .primary"))
 	w.until(`document.querySelector(".said")?.textContent.includes("approved") || document.querySelector("dialog .fault")`)
+}
+
+// TestAnotherProgram has another program take the port of a console that ended. The open page sends it
+// no bearer and nothing that was asked for, forgets what it showed, and says what has happened.
+func TestAnotherProgram(t *testing.T) {
+	w, _, over := signed(t)
+	w.until(`document.querySelectorAll(".list .row").length === 2`)
+	address := "127.0.0.1" + over()
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := make(chan *http.Request, 64)
+	impostor := &http.Server{ReadHeaderTimeout: patience, Handler: http.HandlerFunc(func(out http.ResponseWriter, in *http.Request) {
+		asked <- in
+		put(out, map[string]any{"proof": strings.Repeat("A", 43), "kind": "status", "result": map[string]any{}})
+	})}
+	go func() { _ = impostor.Serve(l) }()
+	t.Cleanup(func() { _ = impostor.Close() })
+	w.until(`document.querySelector("main.out")?.textContent.includes("Another program answers at this address, or the console was started anew. Run: ocipd console")`)
+	if kept := eval[string](w, `JSON.stringify(sessionStorage) + document.body.textContent`); strings.Contains(kept, "alice") || strings.Contains(kept, "ocipd.token") {
+		t.Errorf("the page still has %s", kept)
+	}
+	if err := impostor.Close(); err != nil {
+		t.Error(err)
+	}
+	close(asked)
+	n := 0
+	for in := range asked {
+		if n++; in.URL.Path != "/prove" || in.Header.Get("Authorization") != "" {
+			t.Errorf("the page sent %s with %v", in.URL, in.Header)
+		}
+	}
+	if n == 0 {
+		t.Error("the page asked for no proof")
+	}
+}
+
+// TestAnotherText changes what the console wants signed: the key is asked for no signature.
+func TestAnotherText(t *testing.T) {
+	w, control, _ := signed(t)
+	w.enrolled(control)
+	for name, change := range map[string]string{
+		"the challenge": `said.challenge = "A" + said.challenge.slice(1)`,
+		"the text":      `said.text = said.text.replace("\napprove\n", "\ndeny\n")`,
+		// Both belong together, and are of another request.
+		"both": `said.text = said.text.replace(/\n.*\n/, "\nanother\n"); said.challenge = await packed(said.text)`,
+		"more": `said.text += "note sha256:" + "0".repeat(64) + "\n"; said.challenge = await packed(said.text)`,
+	} {
+		w.do(chromedp.Evaluate[chromedp.Void](`window.asked = 0; undefined`), chromedp.Evaluate[chromedp.Void](`{
+			window.real ??= window.fetch; window.get ??= navigator.credentials.get.bind(navigator.credentials);
+			navigator.credentials.get = (o) => { window.asked++; return window.get(o); };
+			const packed = async (text) => {
+				const sum = new Uint8Array(await crypto.subtle.digest("SHA-512", new TextEncoder().encode(text))), s = (t) => "\0\0\0" + String.fromCharCode(t.length) + t;
+				return btoa("SSHSIG" + s("approval@ocipd") + s("") + s("sha512") + s(String.fromCharCode(...sum))).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
+			};
+			window.fetch = async (path, init) => {
+				const answer = await window.real(path, init);
+				if (path !== "/texts") return answer;
+				const said = await answer.json();
+				if (said.challenge !== await packed(said.text)) throw new Error("this test packs a text in another way");
+				`+change+`;
+				return new Response(JSON.stringify(said), { status: answer.status });
+			};
+		} undefined`))
+		w.approve()
+		fault := eval[string](w, `document.querySelector("dialog .fault")?.textContent ?? ""`)
+		if n := eval[int](w, `window.asked`); n != 0 || !strings.Contains(fault, "is not the decision on this screen") {
+			t.Errorf("%s: the key was asked %d times, and the page says %q", name, n, fault)
+		}
+		w.do(press("\x1b"))
+		w.until(`!document.querySelector("dialog")`)
+	}
+}
+
+// TestPasskey adds a passkey on the page with the code of the terminal, and approves a held message
+// by it. The daemon takes the signature, and ssh-keygen says that it is good.
+func TestPasskey(t *testing.T) {
+	w, control, _ := signed(t)
+	w.do(chromedp.Evaluate[chromedp.Void](instrument))
+	w.until(`document.querySelectorAll(".list .row").length === 2`)
+	w.enrolled(control)
+	w.approve()
 	if fault := eval[string](w, `document.querySelector("dialog .fault")?.textContent ?? ""`); fault != "" {
 		t.Fatal(fault)
 	}

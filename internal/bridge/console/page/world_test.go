@@ -2,6 +2,10 @@ package page_test
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"io"
 	"net/http"
@@ -231,6 +235,8 @@ func (w *world) ServeHTTP(out http.ResponseWriter, in *http.Request) {
 	switch in.URL.Path {
 	case "/session":
 		_, _ = io.WriteString(out, `{"token":"t","person":{"name":"uid:1000","uid":1000}}`)
+	case "/prove":
+		prove(out, body)
 	case "/health":
 		_, _ = io.WriteString(out, `{"result":[{"check":"notices","health":"warn","text":"nobody is told when a request waits","advice":"set approvals.notify.command, then: ocipd config reload"},{"check":"socket","health":"pass","text":"the operator socket answers"}]}`)
 	case "/call":
@@ -242,6 +248,24 @@ func (w *world) ServeHTTP(out http.ResponseWriter, in *http.Request) {
 	default:
 		http.NotFound(out, in)
 	}
+}
+
+// prove answers for the session of the token t, as the process does.
+func prove(out http.ResponseWriter, body []byte) {
+	var p struct {
+		Session, Nonce string
+	}
+	nonce, err := []byte(nil), json.Unmarshal(body, &p, json.MatchCaseInsensitiveNames(true))
+	if err == nil {
+		nonce, err = base64.RawURLEncoding.DecodeString(p.Nonce)
+	}
+	if sum := sha256.Sum256([]byte("t")); err != nil || p.Session != hex.EncodeToString(sum[:]) {
+		out.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	mac := hmac.New(sha256.New, []byte("t"))
+	mac.Write(append([]byte("ocipd console prove\x00"), nonce...))
+	put(out, map[string]any{"proof": base64.RawURLEncoding.EncodeToString(mac.Sum(nil))})
 }
 
 func put(out http.ResponseWriter, v any) {

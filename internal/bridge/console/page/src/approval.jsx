@@ -74,7 +74,7 @@ function Decide({ a, shown, decision, close, done, stale }) {
     setError(null);
     try {
       let assertion;
-      if (texts.credentials?.length) assertion = await sign(texts).catch((e) => { throw refused(e); });
+      if (texts.credentials?.length) assertion = await sign(texts, a, asked).catch((e) => { throw refused(e); });
       const { result, said } = await ask("/decide", { ...asked, digest: a.digest, ...(assertion && { assertion }) });
       done(said || "It is decided: " + (result?.state || decision).replaceAll("_", " "));
     } catch (err) {

@@ -1,5 +1,6 @@
 // The process behind the page: its session, its calls, and its one stream.
 import { signal, batch } from "@preact/signals";
+import { base64url, bytes, hex, utf8 } from "./bytes.js";
 
 const TOKEN = "ocipd.token";
 
@@ -27,18 +28,49 @@ export class Refusal extends Error {
   }
 }
 
-export async function post(path, body, init = {}) {
-  const headers = { "Content-Type": "application/json" };
-  const token = sessionStorage.getItem(TOKEN);
-  if (token) headers.Authorization = "Bearer " + token;
-  let answer;
+const OTHER = "Another program answers at this address, or the console was started anew. Run: ocipd console";
+
+// The open stream, if there is one. Its end tells that the process may be gone: while no stream is
+// open, each request has to be preceded by a proof that the process knows the session.
+let open = null;
+
+async function send(path, body, init) {
   try {
-    answer = await fetch(path, { method: "POST", headers, body: JSON.stringify(body), ...init });
+    return await fetch(path, { method: "POST", redirect: "error", ...init, headers: { "Content-Type": "application/json", ...init.headers }, body: JSON.stringify(body) });
   } catch (e) {
     if (e.name === "AbortError") throw e;
+    open = null;
     throw new Refusal({ code: "UNREACHABLE", message: "The console's process does not answer. Start it: ocipd console", command: "ocipd console" }, 0);
   }
-  if (answer.status === 401 && path !== "/session") leave("This page's session is over.");
+}
+
+// prove has the process show that it knows the session, before it gets the bearer: whoever listens at
+// the port now may be another program. What such a program says is not shown.
+async function prove(token, signal) {
+  const nonce = crypto.getRandomValues(new Uint8Array(32));
+  const session = hex(await crypto.subtle.digest("SHA-256", utf8(token)));
+  const answer = await send("/prove", { session, nonce: base64url(nonce) }, { signal });
+  if (answer.status === 503) throw new Refusal({ code: "UNREACHABLE", message: "The daemon does not answer.", command: "ocipd doctor" }, 503);
+  let good = false;
+  if (answer.status === 200) {
+    try {
+      const { proof } = await answer.json();
+      const key = await crypto.subtle.importKey("raw", utf8(token), { name: "HMAC", hash: "SHA-256" }, false, ["verify"]);
+      good = await crypto.subtle.verify("HMAC", key, bytes(proof), Uint8Array.of(...utf8("ocipd console prove\0"), ...nonce));
+    } catch (e) {
+      if (e.name === "AbortError") throw e; // otherwise it is no proof
+    }
+  }
+  if (good) return;
+  if (sessionStorage.getItem(TOKEN) === token) leave(OTHER);
+  throw new Refusal({ code: "UNAUTHORIZED", message: OTHER, command: "ocipd console" }, 401);
+}
+
+export async function post(path, body, init = {}) {
+  const token = path !== "/session" && sessionStorage.getItem(TOKEN);
+  if (token && !open) await prove(token, init.signal);
+  const answer = await send(path, body, { ...init, ...(token && { headers: { Authorization: "Bearer " + token } }) });
+  if (answer.status === 401 && token) leave("This page's session is over.");
   if (!answer.ok) {
     const said = await answer.json().catch(() => null);
     throw new Refusal(said?.error, answer.status);
@@ -56,9 +88,25 @@ export const ask = async (path, body) => {
 export const whole = (method, params = {}) => ask("/call", { method, params });
 export const call = async (method, params) => (await whole(method, params)).result;
 
+// leave ends the session here, and forgets all that the page shows.
 function leave(why) {
   sessionStorage.removeItem(TOKEN);
-  batch(() => { phase.value = "out"; lost.value = why; });
+  sessionStorage.removeItem("ocipd.person");
+  open?.abort();
+  open = fresh = null;
+  queue = [];
+  batch(() => {
+    Object.assign(records, { rows: [], last: 0, before: undefined });
+    waiting.rows.clear();
+    waiting.caught.value = false;
+    records.rev.value++;
+    waiting.rev.value++;
+    status.value = null;
+    person.value = "";
+    link.value = { live: false, since: 0, because: "" };
+    phase.value = "out";
+    lost.value = why;
+  });
 }
 
 // enter trades the code of the link for a session. The fragment leaves the address bar first.
@@ -163,10 +211,13 @@ export async function follow() {
       if (!records.last) await recent();
       fresh = new Set();
       const answer = await post("/stream", { after: records.last }, { signal: stop.signal });
+      open = stop;
       link.value = { live: true, since: 0, because: "" };
       await read(answer.body);
       throw new Refusal({ message: "The stream has ended." });
     } catch (e) {
+      if (open === stop) open = null;
+      if (phase.value === "out") return;
       if (e.name !== "AbortError" && link.value.live !== false) link.value = { live: false, since: Date.now(), because: e.message };
       else if (!link.value.since && e.name !== "AbortError") link.value = { live: false, since: Date.now(), because: e.message };
     }

@@ -1,10 +1,34 @@
-// Passkeys: the browser asks the person's key to sign the challenge that the process made.
-const base64url = (buffer) => btoa(String.fromCharCode(...new Uint8Array(buffer))).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
-const bytes = (text) => Uint8Array.from(atob(text.replaceAll("-", "+").replaceAll("_", "/")), (c) => c.charCodeAt(0));
+// Passkeys: the browser asks the person's key to sign the challenge that the process made, once the
+// page has found that it stands for the decision that the person makes.
+import { base64url, bytes, hex, utf8 } from "./bytes.js";
 
-export async function sign({ challenge, credentials }) {
+const digest = async (text) => hex(await crypto.subtle.digest("SHA-256", utf8(text)));
+
+// covers reports whether a text is the one that a signature for a decision about a request covers:
+// the request, the decision, the digest of what is on the screen, the own words or the bounds, and the note.
+async function covers(text, a, { decision, content, exchange: b, note }) {
+  let want = "ocipd approval v1\n" + a.approvalId + "\n" + decision + "\n" + a.digest + "\n", rest = "";
+  if (content) want += "content sha256:" + await digest(a.salt + content) + "\n";
+  else if (b) rest = "words " + b.words.join() + "\nclassification " + b.classification + "\nround " + b.maxRound + "\nuntil " + new Date(b.until).toISOString() + "\n";
+  if (note) rest += "note sha256:" + await digest(note) + "\n";
+  if (!text.startsWith(want) || !text.endsWith(rest)) return false;
+  const between = text.slice(want.length, text.length - rest.length);
+  return b && !content ? /^exchange ".*" conversation ".*"\nfrom ".*"\nto ".*"\n$/.test(between) : between === "" && text === want + rest;
+}
+
+// challengeOf is what a key signs for a text: the text as OpenSSH packs it (PROTOCOL.sshsig).
+async function challengeOf(text) {
+  const out = [...utf8("SSHSIG")], sum = await crypto.subtle.digest("SHA-512", utf8(text));
+  for (const part of [utf8("approval@ocipd"), utf8(""), utf8("sha512"), new Uint8Array(sum)]) out.push(0, 0, 0, part.length, ...part);
+  return Uint8Array.from(out);
+}
+
+// sign has a key sign the text for a decision about the request a, and nothing else.
+export async function sign({ text, challenge, credentials }, a, asked) {
+  const made = await challengeOf(text);
+  if (!await covers(text, a, asked) || base64url(made) !== challenge) throw new Error("What the console wants signed is not the decision on this screen. Nothing was signed or decided.");
   const got = await navigator.credentials.get({ publicKey: {
-    challenge: bytes(challenge), rpId: location.hostname, userVerification: "required", timeout: 120_000,
+    challenge: made, rpId: location.hostname, userVerification: "required", timeout: 120_000,
     allowCredentials: credentials.map((id) => ({ type: "public-key", id: bytes(id) })),
   } });
   return {
