@@ -1,10 +1,10 @@
 // One request: all that the terminal shows of it, in the same words, and the decision.
-import { h, Fragment } from "preact";
+import { h } from "preact";
 import { useState, useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { ask, whole, waiting, person, link as daemon } from "./daemon.js";
 import { Text, Marked, oddIn } from "./text.jsx";
 import { Ask, Copy, Empty, Fault, Level, at, kind, now, span, useLoad } from "./parts.jsx";
-import { groups, KINDS, toOf } from "./waiting.jsx";
+import { groups, KINDS } from "./waiting.jsx";
 import { refused, sign } from "./passkey.js";
 import { go, link } from "./route.js";
 
@@ -75,8 +75,8 @@ function Decide({ a, shown, decision, close, done, stale }) {
     try {
       let assertion;
       if (texts.credentials?.length) assertion = await sign(texts, a, asked).catch((e) => { throw refused(e); });
-      const { result, said } = await ask("/decide", { ...asked, digest: a.digest, ...(assertion && { assertion }) });
-      done(said || "It is decided: " + (result?.state || decision).replaceAll("_", " "));
+      const { said } = await ask("/decide", { ...asked, digest: a.digest, ...(assertion && { assertion }) });
+      done(said);
     } catch (err) {
       if (err.details?.ocip?.code === "APPROVAL_STALE") { stale(err.details.ocip); return; }
       setError(err);
@@ -96,7 +96,7 @@ function Decide({ a, shown, decision, close, done, stale }) {
       {texts?.text && <details><summary>The text that is signed</summary><pre class="signed" tabIndex={0}><Text s={texts.text} lines /></pre></details>}
       <Fault e={error} />
       {texts && !here && <div class="fallback"><p>{texts.signature ? "No passkey of this page may decide. Decide in a terminal, or add one:" : "Clicks alone decide nothing here. Decide in a terminal:"}</p>{command && <Copy text={command} />}{texts.signature && <a href={link("enrol")}>Add a passkey</a>}</div>}
-      {texts && here && <p class="muted small">Recorded as <b><Text s={texts.as || person.value} /></b>{texts.credentials?.length ? ", signed by your passkey" : ", without a signature"}. {command && <span>In a terminal: <code><Text s={command} /></code></span>}</p>}
+      {texts && here && <p class="muted small">Recorded as <b><Text s={person.value} /></b>{texts.credentials?.length ? ", signed by your passkey" : ", without a signature"}. {command && <span>In a terminal: <code><Text s={command} /></code></span>}</p>}
       <div class="actions"><button type="button" onClick={close}>Cancel</button>
         {(!texts || here) && <button class={decision === "deny" ? "danger" : "primary"} disabled={!ready || busy || !daemon.value.live}>{busy ? "Waiting for your key…" : texts?.credentials?.length ? TITLES[decision] + " with passkey" : TITLES[decision]}</button>}</div>
     </form>
@@ -141,11 +141,10 @@ export function Approval({ id }) {
   const order = groups.value.flatMap((g) => g.map((x) => x.approvalId)), place = order.indexOf(id), next = order.filter((x) => x !== id)[Math.max(0, place)] || order.find((x) => x !== id);
   const soon = a.expiresAt - now.value < 600_000;
   const blocks = sections(shown.parts ?? []);
-  const lead = shown.title || (shown.parts ?? []).find((p) => p.kind === "title" && !p.text.startsWith("approval "))?.text;
   const odd = oddIn(a.content || "");
   return <section class="screen one" aria-label="One request">
     <nav class="crumb"><a class="back" href="#/waiting">‹ Waiting</a><span>{place >= 0 && <span>{place + 1} of {order.length} </span>}</span></nav>
-    <h1>{lead ? <Text s={lead} /> : <Fragment><Text s={a.agentId} /> → <Text s={toOf(a)} /></Fragment>}</h1>
+    <h1><Text s={shown.title} /></h1>
     <p class="lead"><span class="tag"><Text s={shown.why || row?.why || KINDS[a.kind]} /></span><Level s={a.classification} />{a.state === "pending" ? <span class={soon ? "soon" : "muted"}>{span(a.expiresAt - now.value)} left</span> : <b><Text s={a.state.replaceAll("_", " ")} /></b>}{odd > 0 && <span class="t-bad"><i aria-hidden="true">⚠ </i>{odd} odd character{odd > 1 ? "s" : ""}</span>}</p>
     {said && <div class="said" role="status"><i aria-hidden="true">✓ </i><Text s={said} />{next ? <a href={link("waiting", next)}>Next ›</a> : <a href="#/waiting">Waiting ›</a>}</div>}
     {obstacle && <Difference obstacle={obstacle} />}

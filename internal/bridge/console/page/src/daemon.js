@@ -111,13 +111,12 @@ function leave(why) {
 
 // enter trades the code of the link for a session. The fragment leaves the address bar first.
 export async function enter() {
-  const code = location.hash.startsWith("#code=") ? location.hash.slice(6) : /^#[^/]/.test(location.hash) ? location.hash.slice(1) : "";
-  if (!code) return;
+  const code = location.hash.slice(1);
+  if (!code || code.startsWith("/")) return; // a screen of the page
   history.replaceState(null, "", "/");
   try {
-    const { token, person: who } = await ask("/session", { code });
+    const { token, person: name } = await ask("/session", { code });
     sessionStorage.setItem(TOKEN, token);
-    const name = typeof who === "string" ? who : who?.principal || who?.name || "";
     sessionStorage.setItem("ocipd.person", name);
     batch(() => { person.value = name; phase.value = "in"; lost.value = ""; });
   } catch (e) {
@@ -146,9 +145,9 @@ function take(m) {
       records.rev.value++;
       break;
     case "request": {
-      const a = m.approval || m.request;
-      if (a.state && a.state !== "pending") waiting.rows.delete(a.approvalId);
-      else waiting.rows.set(a.approvalId, { ...a, why: m.why, rank: m.rank ?? 0, like: m.like ?? "" });
+      const a = m.approval;
+      if (a.state !== "pending") waiting.rows.delete(a.approvalId);
+      else waiting.rows.set(a.approvalId, { ...a, why: m.why, rank: m.rank, like: m.like });
       fresh?.add(a.approvalId);
       waiting.rev.value++;
       break;
@@ -161,13 +160,13 @@ function take(m) {
       waiting.rev.value++;
       break;
     case "status": status.value = m.status; link.value = { live: true, since: 0, because: "" }; break;
-    case "gone": link.value = { live: false, since: m.since ? +new Date(m.since) : Date.now(), because: m.because || "" }; break;
+    case "gone": link.value = { live: false, since: +new Date(m.since), because: m.because }; break;
     case "back": fresh = new Set(); link.value = { live: true, since: 0, because: "" }; break;
   }
 }
 
 // feed puts one message of the stream aside for the next frame. A hidden page has no frames.
-export function feed(m) {
+function feed(m) {
   queue.push(m);
   if (drawing) return;
   drawing = true;
@@ -218,8 +217,7 @@ export async function follow() {
     } catch (e) {
       if (open === stop) open = null;
       if (phase.value === "out") return;
-      if (e.name !== "AbortError" && link.value.live !== false) link.value = { live: false, since: Date.now(), because: e.message };
-      else if (!link.value.since && e.name !== "AbortError") link.value = { live: false, since: Date.now(), because: e.message };
+      if (e.name !== "AbortError" && (link.value.live || !link.value.since)) link.value = { live: false, since: Date.now(), because: e.message };
     }
     document.removeEventListener("visibilitychange", hide);
     clearTimeout(timer);

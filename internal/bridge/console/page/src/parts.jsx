@@ -1,6 +1,6 @@
 // Small parts that every screen uses.
 import { h, Fragment } from "preact";
-import { useState, useEffect, useRef } from "preact/hooks";
+import { useState, useEffect, useRef, useLayoutEffect } from "preact/hooks";
 import { computed, signal } from "@preact/signals";
 import { status } from "./daemon.js";
 import { Text, visible } from "./text.jsx";
@@ -56,10 +56,11 @@ export const quoted = (s) => /^[\w@%+=:,./-]+$/.test(s) ? s : "'" + visible(s).r
 export const Empty = ({ children, command, mark = "✓" }) => <div class="empty"><i aria-hidden="true">{mark}</i><p>{children}</p>{command && <Copy text={command} />}</div>;
 export const Fault = ({ e }) => e ? <div class="fault" role="alert"><p><Text s={e.message} lines /></p>{e.command && <Copy text={e.command} />}</div> : null;
 
-// Ask is a question in front of the page. Escape closes it, and the focus returns.
+// Ask is a question in front of the page. Escape closes it from the moment that it is there, and the
+// focus returns.
 export function Ask({ title, close, children, wide }) {
   const box = useRef();
-  useEffect(() => { box.current.showModal(); return () => box.current?.close(); }, []);
+  useLayoutEffect(() => { box.current.showModal(); return () => box.current?.close(); }, []);
   return <dialog ref={box} class={wide ? "wide" : ""} aria-label={title} onClose={close}>
     <header><h2>{title}</h2><button type="button" class="plain" onClick={close} aria-label="Close">✕</button></header>
     {children}
