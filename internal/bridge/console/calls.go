@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -62,8 +63,8 @@ func stops[P any]() method {
 	return m
 }
 
-// methods are those that a session may call: they read, or stop something.
-func methods() map[string]method {
+// methods returns those that a session may call: they read, or stop something.
+var methods = sync.OnceValue(func() map[string]method {
 	return map[string]method{
 		"approval.get": of[api.ApprovalParams](), "approval.list": of[api.ApprovalListParams](),
 		"audit.inspect": of[api.AuditInspectParams](), "audit.query": of[api.AuditQueryParams](), "audit.stats": of[api.AuditStatsParams](),
@@ -73,7 +74,7 @@ func methods() map[string]method {
 
 		"grant.revoke": stops[api.GrantRevokeParams](), "sending.pause": stops[api.PauseParams](), "task.kill_effect": stops[taskapi.KillEffectParams](),
 	}
-}
+})
 
 // called is a call of a page.
 type called struct {

@@ -54,7 +54,6 @@ const (
 	maxHeader  = 16 << 10
 	headerTime = 10 * time.Second
 	bodyTime   = 30 * time.Second
-	idleTime   = 2 * time.Minute
 	// answerTime bounds the daemon's answer to a call. It may ask interceptors about a decision.
 	answerTime = 2 * time.Minute
 	// maxConnections bounds the connections of browsers.
@@ -86,10 +85,13 @@ func (c *Console) Serve(ctx context.Context, pages []net.Listener, control net.L
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	server := &http.Server{
-		Handler: c, MaxHeaderBytes: maxHeader, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime,
+		Handler: c, MaxHeaderBytes: maxHeader, ReadHeaderTimeout: headerTime,
 		ErrorLog:    slog.NewLogLogger(c.o.Log.Handler(), slog.LevelDebug),
 		BaseContext: func(net.Listener) context.Context { return ctx }, ConnContext: withConnection, ConnState: c.seats.watch,
 	}
+	// A browser repeats a request whose connection was used before and broke: with the bearer, to a
+	// program that took the port. So no connection is used twice.
+	server.SetKeepAlivesEnabled(false)
 	var work sync.WaitGroup
 	ends := make(chan error, len(pages)+1)
 	for _, l := range pages {

@@ -20,7 +20,8 @@ type decision struct {
 	Note       string      `json:"note,omitzero" is:"max=1024"`
 	Content    string      `json:"content,omitzero"`
 	Exchange   *api.Bounds `json:"exchange,omitzero"`
-	// Digest is that of what the person saw; for a text alone it can be absent.
+	// Digest is the digest that the person saw with the request. It can be absent if only the text is
+	// asked for.
 	Digest string `json:"digest,omitzero" is:"max=256"`
 }
 

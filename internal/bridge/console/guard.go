@@ -3,13 +3,11 @@ package console
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
 	"os"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
@@ -93,12 +91,10 @@ type connectionKey struct{}
 // connection is a connection of a browser.
 type connection struct {
 	client, server netip.AddrPort
-	// holder is the process at the other end, once it was found to be one that may operate.
-	holder atomic.Pointer[string]
 }
 
 func withConnection(ctx context.Context, c net.Conn) context.Context {
-	one := &connection{}
+	var one connection
 	if from, ok := c.RemoteAddr().(*net.TCPAddr); ok {
 		one.client = from.AddrPort()
 	}
@@ -112,16 +108,12 @@ func withConnection(ctx context.Context, c net.Conn) context.Context {
 var errAway = errors.New("the daemon does not answer")
 
 // peer names the process at the other end of a request's connection, if the same user runs it and
-// the daemon would let it operate. Every process that holds the connection must be such a one. An
-// answer is kept for the connection; anew asks again. The error is [errAway] if the daemon cannot be
-// asked.
-func (c *Console) peer(ctx context.Context, anew bool) (string, *refusal, error) {
-	conn, ok := ctx.Value(connectionKey{}).(*connection)
+// the daemon would let it operate. Every process that holds the connection must be such a one. The
+// error is [errAway] if the daemon cannot be asked.
+func (c *Console) peer(ctx context.Context) (string, *refusal, error) {
+	conn, ok := ctx.Value(connectionKey{}).(connection)
 	if !ok {
 		return "", refuse(http.StatusForbidden, api.Forbidden, "the connection is none of a browser's"), nil
-	}
-	if holder := conn.holder.Load(); holder != nil && !anew {
-		return *holder, nil, nil
 	}
 	found, err := peer.OfTCP(conn.client, conn.server)
 	switch {
@@ -139,9 +131,7 @@ func (c *Console) peer(ctx context.Context, anew bool) (string, *refusal, error)
 	if no, err := c.mayOperate(ctx, found.Holders); no != nil || err != nil {
 		return "", no, err
 	}
-	holder := found.Holders[0]
-	conn.holder.Store(&holder)
-	return holder, nil, nil
+	return found.Holders[0], nil, nil
 }
 
 // mayOperate asks the daemon about processes. It records a refusal.
@@ -202,5 +192,5 @@ func unavailable(err error) *refusal {
 	if errors.Is(err, client.ErrNotRunning) {
 		return refuse(http.StatusServiceUnavailable, api.ConnectionClosed, "the daemon does not answer: %v", err)
 	}
-	return refuse(http.StatusServiceUnavailable, api.ConnectionClosed, "%s", fmt.Sprint(errAway))
+	return refuse(http.StatusServiceUnavailable, api.ConnectionClosed, "%v", errAway)
 }

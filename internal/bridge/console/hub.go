@@ -42,19 +42,18 @@ type hub struct {
 	// pages are the open streams, and coming counts those that wait for the daemon's state.
 	pages  map[*stream]bool
 	coming int
-	// leave ends what follows the daemon; nil while nothing does. left is set if it was ended because
-	// no page was there.
+	// leave ends the following of the daemon, and is nil while the hub follows nothing. left is set if
+	// the hub ended it because no page was there.
 	leave context.CancelFunc
 	left  bool
-	// known is closed once it is known whether the daemon is there, and replaced when nothing follows
-	// it any more.
+	// known is closed once it is known whether the daemon is there, and replaced when the hub follows
+	// it no more.
 	known chan struct{}
 	// up is set while the daemon answers; else since and because say why not.
 	up      bool
 	since   time.Time
 	because string
-	// seq is the last record that was passed on. status, waiting and caught are what a new page is
-	// told first.
+	// seq is the last record that was passed on. A new page is told status, waiting and caught first.
 	seq     uint64
 	status  []byte
 	waiting map[string][]byte
@@ -99,7 +98,7 @@ func (s *stream) put(lines ...[]byte) {
 	}
 }
 
-// take returns what is queued.
+// take returns the queued lines, and empties the queue.
 func (s *stream) take() (batch []byte, over bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,7 +107,7 @@ func (s *stream) take() (batch []byte, over bool) {
 	return batch, s.over
 }
 
-// wrote notes what the page was given.
+// wrote notes how many bytes the page was given.
 func (s *stream) wrote(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -353,7 +352,7 @@ func (h *hub) states(ctx context.Context, c *client.Client) error {
 	}
 }
 
-// join adds a page. It returns what the page is told first, and the last record that the page is
+// join adds a page. It returns the first lines for the page, and the last record that the page is
 // not told by the hub. It fails while the daemon is away.
 func (h *hub) join(ctx context.Context, s *stream) (first [][]byte, seq uint64, no *refusal) {
 	h.mu.Lock()
@@ -435,7 +434,7 @@ func (h *hub) missed(ctx context.Context, after, upTo uint64, visit func(record 
 	return err
 }
 
-// stream answers with what happens, until the page closes it.
+// stream answers with records, requests and the status as they come, until the page closes it.
 func (c *Console) stream(q *request) (answer, *refusal) {
 	p, no := parse[struct {
 		After *uint64 `json:"after,omitzero"`
@@ -463,7 +462,7 @@ func (c *Console) stream(q *request) (answer, *refusal) {
 	if err := s.serve(ctx, c.hub, q.w, control, first, p.After, seq); err != nil && ctx.Err() == nil {
 		c.o.Log.Debug("a stream has ended", "error", err)
 	}
-	// The page is not to take what it has for all.
+	// An end in good form would tell the page that nothing is missing.
 	panic(http.ErrAbortHandler)
 }
 

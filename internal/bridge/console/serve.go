@@ -34,7 +34,7 @@ type file struct {
 // answer is the body of an answer with a status other than 200, or the value of one with 200.
 type answer any
 
-// posts are what a page asks for. Those of [unbound] need no bearer.
+// posts are the paths at which a page asks. Those of [unbound] need no bearer.
 var posts = map[string]func(*Console, *request) (answer, *refusal){
 	"/session": (*Console).session, "/prove": (*Console).prove, "/call": (*Console).call, "/health": (*Console).health, "/texts": (*Console).texts, "/decide": (*Console).decide, "/enrol": (*Console).enrolKey, "/stream": (*Console).stream,
 }
@@ -43,17 +43,11 @@ var posts = map[string]func(*Console, *request) (answer, *refusal){
 // that it knows the session.
 var unbound = map[string]bool{"/session": true, "/prove": true}
 
-// anew are the paths at which the process is checked for each request.
-var anew = map[string]bool{"/session": true, "/decide": true, "/enrol": true}
-
 // ServeHTTP checks and answers one request of a browser.
 func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for name, value := range headers {
 		w.Header().Set(name, value)
 	}
-	// A browser repeats a request whose connection was used before and broke: with the bearer, to a
-	// program that took the port. So no connection is used twice.
-	w.Header().Set("Connection", "close")
 	q, file, no := c.admit(w, r)
 	if no == nil && q == nil {
 		w.Header().Set("Content-Type", file.kind)
@@ -102,9 +96,8 @@ func (c *Console) admit(w http.ResponseWriter, r *http.Request) (*request, file,
 		c.report(r.Context(), consoleapi.ConsoleReportParams{Event: consoleapi.OriginRefused, Value: cut(r.Header.Get("Origin"))})
 		return nil, none, no
 	}
-	process, no, err := c.peer(r.Context(), anew[r.URL.Path])
+	process, no, err := c.peer(r.Context())
 	if no != nil {
-		w.Header().Set("Connection", "close")
 		return nil, none, no
 	}
 	if isFile {
