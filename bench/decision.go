@@ -36,8 +36,8 @@ const (
 	manyContacts    = 100_000
 )
 
-// letter is ordinary mail that no rule speaks up about, with what mail has in
-// it besides words.
+// letter is ordinary mail in which no rule finds anything, with numbers, links and other
+// usual parts of mail.
 const letter = `Hi Carol,
 
 thanks for the numbers from last week. The second table looks different from what Dana sent on Tuesday, mostly because

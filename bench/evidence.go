@@ -52,8 +52,8 @@ func benchRecord(id string) *audit.Record {
 	}
 }
 
-// chainAndTree is what chaining a record and putting it into the tree costs,
-// over writing the same bytes: hashing, and the tiles' bytes.
+// chainAndTree measures the cost of chaining a record and putting it into the tree, over
+// that of writing the same bytes: hashing, and the tiles' bytes.
 func chainAndTree(*bench) (result, error) {
 	body, err := audit.Encode(benchRecord("01890000-0000-7000-8000-000000000000"))
 	if err != nil {

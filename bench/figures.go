@@ -177,7 +177,7 @@ func dispatchLatency(b *bench) (result, error) {
 	return b.overAppend(ours.dispatch, durable)
 }
 
-// overAppend compares a step with an append and fsync of what it makes durable.
+// overAppend compares a step with an append and fsync of the bytes that it makes durable.
 func (b *bench) overAppend(step func() error, durable []byte) (result, error) {
 	f, err := os.OpenFile(filepath.Join(b.dir, "floor"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -224,8 +224,8 @@ func medians(n int, steps ...func() error) (middles []time.Duration, err error) 
 	return middles, nil
 }
 
-// dispatchOverParts compares a dispatch with what it cannot do without: a commit of
-// the same record and message, and a round trip of the same request.
+// dispatchOverParts compares a dispatch with its least parts: a commit of the same record
+// and message, and a round trip of the same request.
 func dispatchOverParts(b *bench) (result, error) {
 	d, ours, err := b.sending("parts")
 	if err != nil {
@@ -243,8 +243,8 @@ func dispatchOverParts(b *bench) (result, error) {
 	return compare(turns*turnSamples, ours.dispatch, parts, 1.4)
 }
 
-// bareParts is what a decision cannot do without: a commit of what it makes durable, and a
-// round trip of a dispatch.
+// bareParts returns the least parts of a decision as a step: a commit of the bytes that it
+// makes durable, and a round trip of a dispatch.
 func (b *bench) bareParts(durable []byte, token, peer string) (parts func() error, end func(), err error) {
 	e, err := b.echo()
 	if err != nil {
@@ -398,7 +398,7 @@ func loadMemory(b *bench) (result, error) {
 	return megabytes(most, 110), nil
 }
 
-// burstMemory is what is resident a minute after many have sent.
+// burstMemory measures the resident memory a minute after many apps have sent.
 func burstMemory(b *bench) (result, error) {
 	d, steps, err := b.crowded("burst")
 	if err != nil {

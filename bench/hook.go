@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// hookFigures are the figures of ocipd hook: what a runtime waits for before each call of a tool.
+// hookFigures are the figures of ocipd hook: the time that a runtime waits before each call of a tool.
 func hookFigures() []figure {
 	return []figure{
 		{"hook of a runtime, with the program's start, p50", "ocipd version", "≤ 60 ms", func(b *bench) (result, error) { return hookLatency(b, false, 60*time.Millisecond) }},

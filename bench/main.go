@@ -5,7 +5,7 @@
 // alone is measured too, in this process.
 //
 // It runs the built binary it is given, as its users do, and prints one row a
-// figure: what was measured, its floor, the ratio and the goal.
+// figure: the name, the value, its floor, the ratio and the goal.
 package main
 
 import (

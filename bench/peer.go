@@ -194,10 +194,10 @@ func (b *bench) startKnowing(name string, agents, contacts int) (*daemon, error)
 	return &daemon{process: p, dir: dir}, nil
 }
 
-// resident is what is in memory now.
+// resident is the memory that is resident now.
 func (p *process) resident() (kb int, err error) { return p.status("VmRSS:") }
 
-// resting is what is resident once a daemon has given back the memory of its start.
+// resting is the resident memory after a daemon has returned the memory of its start.
 func (p *process) resting() (kb int, err error) {
 	<-time.After(time.Second)
 	return p.resident()
@@ -330,8 +330,8 @@ func (d *daemon) app(i int) (*conn, error) {
 	return c, c.register(fmt.Sprintf("@bench/a%d", i), "{}")
 }
 
-// sender is an app with a receiver for what it sends: one app that owns the
-// channel and reads what it is given.
+// sender is an app with a receiver of its messages: one app that owns the channel and
+// reads the messages for it.
 func (d *daemon) sender(i int) (*conn, error) {
 	if d.sink == nil {
 		sink, err := dial(d.socket)
@@ -447,7 +447,7 @@ func (d *daemon) calls(work func() error) (n int, err error) {
 }
 
 // bareCommit returns a step that writes a record and a message to a SQLite database
-// which does nothing else, and what ends it.
+// which does nothing else, and a function that closes the database.
 func (b *bench) bareCommit(durable []byte) (commit func() error, end func(), err error) {
 	record, message, _ := bytes.Cut(durable, []byte("\n"))
 	path := filepath.Join(b.dir, "commit.db")

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// proxyFigures are the figures of ocipd mcp-proxy: what it adds to a call of a tool, and what
-// a long result takes of its memory.
+// proxyFigures are the figures of ocipd mcp-proxy: the time that it adds to a call of a tool,
+// and the memory that a long result takes.
 func proxyFigures() []figure {
 	return []figure{
 		{"gated tool call, added by the proxy, p50", "commit+echo", "≤ 2×", proxyLatency},
@@ -70,7 +70,7 @@ type tools struct {
 	n   int
 }
 
-// tools starts an MCP server, or what stands in front of one.
+// tools starts an MCP server, or a proxy in front of one.
 func (b *bench) tools(command ...string) (*tools, error) {
 	cmd := exec.CommandContext(b.ctx, command[0], command[1:]...)
 	cmd.Env, cmd.Stderr = append(os.Environ(), "XDG_STATE_HOME="+b.dir), os.Stderr
@@ -176,8 +176,8 @@ func (b *bench) before(d *daemon, binary string) (*tools, error) {
 		"--map", filepath.Join(d.dir, "desk.yaml-"+filepath.Base(binary)), "--", self, "-mcp")
 }
 
-// proxyLatency compares what a call of a tool takes longer through the proxy with what a
-// decision cannot do without: a commit of its record, and a round trip.
+// proxyLatency compares the time that the proxy adds to a call of a tool with the least that a
+// decision takes: a commit of its record, and a round trip.
 func proxyLatency(b *bench) (result, error) {
 	d, through, without, err := b.proxied()
 	if err != nil {
@@ -216,7 +216,7 @@ func proxyUnasked(b *bench) (result, error) {
 }
 
 // proxyTime compares the processor time that a gated call takes of the proxy with that of another build, in
-// turns: unlike a latency, it does not depend on what else runs on the machine.
+// turns: unlike a latency, it does not depend on other programs on the machine.
 func proxyTime(b *bench) (result, error) {
 	if b.beside == "" {
 		return notAskedFor, nil

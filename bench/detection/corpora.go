@@ -59,10 +59,10 @@ func corpora() map[string]corpus {
 	}
 }
 
-// collection is what was read of a corpus.
+// collection has the texts that were read of a corpus.
 type collection struct {
 	texts []measure.Text
-	// acts are what the makers of a corpus say a text does, by the text's id.
+	// acts are the acts of a text by the labels of the corpus's makers, by the text's id.
 	acts map[string][]string
 	// scanner is set where texts are the examples of a secret scanner.
 	scanner bool
@@ -111,8 +111,8 @@ func readCorpus(argument string) (c *collection, err error) {
 // longest is how long a message of a corpus may be to be counted as one.
 const longest = 200_000
 
-// add adds a message; by is who speaks. One whose text was there already is kept
-// for what it is answered with, and not counted.
+// add adds a message; by is its speaker. A message whose text was there already is kept
+// because of its answer, and not counted.
 func (c *collection) add(by, text string) *measure.Text {
 	text = strings.TrimSpace(text)
 	if text == "" || len(text) > longest {
@@ -216,8 +216,7 @@ func actsOf(turn map[string]any) (acts []string) {
 	return acts
 }
 
-// logged is what stands before a message of HyperAgent's traces, which are lists
-// of lines.
+// logged matches the prefix of a message in HyperAgent's traces, which are lists of lines.
 var logged = regexp.MustCompile(`^\S+ - (?:INFO|DEBUG)\s*-?\s*`)
 
 // trajectory reads the traces of agents: lists of messages, or of lines.

@@ -6,7 +6,7 @@
 //	go run ./bench/detection -sample FILE -sizes N,... [-half HALF] FORM=PATH...
 //	go run ./bench/detection -labels FILE FORM=PATH...
 //
-// Rules are tuned on the half "tune" of the texts; what is published is measured
+// Rules are tuned on the half "tune" of the texts; the published figures are measured
 // on the half "report".
 package main
 
@@ -140,7 +140,7 @@ func withEvidence() *commitment.Detector {
 	return d
 }
 
-// readTexts reads the texts of a folder, with values for what stands for one.
+// readTexts reads the texts of a folder, with values in place of the placeholders.
 func readTexts(dir string) ([]measure.Text, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.jsonl"))
 	if err != nil {
@@ -191,7 +191,7 @@ type Half struct {
 	Evidence        *measure.Report       `json:"evidence"`
 	WeighedEvidence *measure.Report       `json:"weighedEvidence"`
 	Secrets         measure.SecretsReport `json:"secrets"`
-	// AgentSecrets is the same for agents at work alone, who send the most.
+	// AgentSecrets is the report about secrets for agents at work alone, which send the most.
 	AgentsFalse measure.Share            `json:"agentsFalse"`
 	Acts        map[string]*measure.Acts `json:"acts"`
 }
@@ -261,7 +261,7 @@ func where(seen []measure.Seen, yes func(*measure.Seen) bool) []measure.Seen {
 }
 
 // speeds runs each detector for a while over all texts, message by message, and
-// takes the fastest round: what else the machine does only slows a round down.
+// takes the fastest round: other work of the machine only slows a round down.
 func speeds(rules measure.Rules, texts []measure.Text) *Speed {
 	const rounds = 12
 	size := 0
@@ -303,8 +303,8 @@ func readFigures(file string) (*Figures, error) {
 	return f, nil
 }
 
-// keep writes the figures without the texts they quote: those change with every
-// text, and make the file longer than what it says.
+// keep writes the figures without the texts that they quote: those change with every new
+// text, and are longer than the figures.
 func (f *Figures) keep(file string) error {
 	for _, h := range f.Halves {
 		for _, r := range append([]*measure.Report{h.All, h.Other, h.Answering, h.Weighed, h.AgentsWeighed, h.Evidence, h.WeighedEvidence}, h.perKind()...) {

@@ -17,10 +17,10 @@ import (
 	"github.com/openclawos/ocipd/internal/cli/measure"
 )
 
-// Who labels other people's texts reads a sample of them: as many that are held as
-// that pass, in an order that tells nothing of either. The labels are kept here by
-// the SHA-1 of a text, with how many messages of its corpus the text stands for;
-// the texts are not.
+// The person who labels other people's texts reads a sample of them: as many held as
+// passing ones, in an order that says nothing of either. The labels are kept here by
+// the SHA-1 of a text, with the number of messages of its corpus that it represents;
+// the texts are not kept.
 
 // longestSampled is how long a text may be, in bytes, to be read by a person.
 const longestSampled = 8000
@@ -62,8 +62,8 @@ func frame(rules measure.Rules, argument, half string) (c *collection, seen []me
 	}), nil
 }
 
-// writeSample writes, of each corpus, as many held messages as sizes says and as
-// many that pass, as JSON lines into file, and beside it, in file.tsv, what each stands for.
+// writeSample writes, of each corpus, as many held messages as sizes says and as many that
+// pass, as JSON lines into file, and the number of messages that each represents into file.tsv.
 func writeSample(file, sizes, half string, arguments []string) error {
 	counts := strings.Split(sizes, ",")
 	if len(counts) != len(arguments) {
@@ -115,7 +115,8 @@ func writeSample(file, sizes, half string, arguments []string) error {
 	return os.WriteFile(file+".tsv", []byte(strings.Join(weights, "")), 0o600)
 }
 
-// readLabels reads lines of an id, what it stands for, and both labels as 0 or 1.
+// readLabels reads lines of an id, the number of messages that it represents, and both labels
+// as 0 or 1.
 func readLabels(file string) (map[string]label, error) {
 	f, err := os.Open(file)
 	if err != nil {

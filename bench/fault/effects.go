@@ -19,21 +19,21 @@ import (
 // effectTask is the title of the task whose effects are asked about and done.
 const effectTask = "the task with effects"
 
-// The effects of that task: one that whoever starts it does, and a command, which the runner
-// runs. Each leaves what can be counted.
+// The effects of that task: one that its starter carries out, and a command that the runner
+// runs. Each leaves lines that can be counted.
 const (
 	tell = "tell"
 	line = "line"
 )
 
-// effects is what is asked of people about a task, and what is done then, over the life of
+// effects are the questions to people about a task, and the runs that follow, over the life of
 // two daemons.
 type effects struct {
 	id     string
 	tokens map[string]string
 	runner *exec.Cmd
-	// told is the run token that was given for what is not the runner's to do, and given how
-	// often one was. allowed are the requests by which a tool call was allowed or denied.
+	// told is the run token of the effect that the runner does not run, and given counts how
+	// often a token was given. allowed are the requests by which a tool call was allowed or denied.
 	told    string
 	given   int
 	allowed []string
@@ -109,7 +109,7 @@ func (p *people) asWithin(ctx context.Context, actor, method string, params, res
 	return c.Call(ctx, method, params, result)
 }
 
-// ask brings a task to where people are asked about its effects, and starts a runner.
+// ask takes a task to the phase in which people are asked about its effects, and starts a runner.
 func (p *people) ask() error {
 	e := p.effects
 	e.tokens = make(map[string]string)
@@ -195,9 +195,9 @@ const (
 	lookEvery = 20 * time.Millisecond
 )
 
-// carry has a person answer about a tool call and approve the effects, and does them, from
-// wherever the task is now. A full disk costs one call; where the daemon is gone or closed,
-// the next one goes on.
+// carry has a person answer about a tool call and approve the effects, and carries them out,
+// from the task's present phase. A full disk costs one call; if the daemon is gone or closed,
+// the next daemon goes on.
 func (p *people) carry(o *outcome) {
 	e := p.effects
 	ctx, cancel := context.WithTimeout(p.ctx, carryTime)
@@ -364,7 +364,7 @@ func (p *people) start() (done bool, err error) {
 	return false, p.as("lead", "task.transition", map[string]any{"task_id": e.id, "from_phase": "ready_to_resume", "to_phase": "completed", "actor": "lead", "actor_role": "orchestrator", "reason": "next"}, nil)
 }
 
-// close looks at what has become of the task and of what people were asked.
+// close reads the end of the task and of the requests to people.
 func (p *people) close(o *outcome) {
 	e := p.effects
 	e.view = effectView{}

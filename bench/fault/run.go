@@ -31,8 +31,7 @@ const (
 	// phaseCheckpoint is one whose write-ahead log is about to be brought into
 	// the database.
 	phaseCheckpoint phase = "checkpoint"
-	// phaseRestart is the start on what an orderly end has left, phaseRecover
-	// that on what a kill has left.
+	// phaseRestart is a start after an orderly end, phaseRecover one after a kill.
 	phaseRestart phase = "restart"
 	phaseRecover phase = "recover"
 	// phaseStop is the orderly end.
@@ -82,8 +81,8 @@ type rig struct {
 	binary string
 	base   string
 	keep   bool
-	// full is a directory whose write-ahead log is nearly due for a checkpoint
-	// and whose daemon was killed, old one whose daemon was stopped.
+	// full is a directory with a write-ahead log that is nearly due for a checkpoint; its
+	// daemon was killed. The daemon of old was stopped.
 	full, old string
 }
 
@@ -228,7 +227,7 @@ func (d *process) drain(o *outcome) {
 	}
 }
 
-// hear takes in what the tracer says, and reports whether that was an answer.
+// hear reads a line of the tracer, and reports whether it is an answer.
 func (o *outcome) hear(line string) bool {
 	word, rest, _ := strings.Cut(line, " ")
 	if word == "hit" {
@@ -275,13 +274,13 @@ func (r *rig) afterwards(j job, crew *people, o *outcome) {
 	case !alive:
 		o.wrong("the daemon is gone after %s", j.aim.fault)
 	case j.aim.file == fileWAL && (j.aim.call == "sync" || j.aim.call == "write" && j.aim.fault != faultENOSPC) && !j.phase.starts():
-		// What a failed write or fsync left on the disk, nobody knows; an fsync
+		// Nobody knows the state of the disk after a failed write or fsync; an fsync
 		// that found no space is no better than one that failed otherwise.
 		if last.acknowledged || !last.unrecorded || !o.latched {
 			o.wrong("it goes on after %s: %+v, fault %q", j.aim.fault, *last, status.Audit.Fault)
 		}
 	case j.aim.call != "sync" && j.aim.fault == faultENOSPC || j.aim.file == fileMirror:
-		// A full disk costs what could not be written, and nothing after it.
+		// A full disk costs the record that could not be written, and nothing after it.
 		if !last.acknowledged || o.latched {
 			o.wrong("it does not go on after %s: %+v, fault %q", j.aim.fault, *last, status.Audit.Fault)
 		}
@@ -325,8 +324,8 @@ func (r *rig) again(ctx context.Context, p place, crew *people, o *outcome) erro
 	return nil
 }
 
-// judge compares the receiver's own log, and what callers were told, with the
-// record, after the verifier has found it whole.
+// judge compares the receiver's own log and the callers' answers with the record,
+// after the verifier has found it whole.
 func (o *outcome) judge(ctx context.Context, p place, attempts []*attempt, received []receipt) {
 	if !p.exists(p.database()) {
 		o.wrong("there is no database")
@@ -351,7 +350,7 @@ func (o *outcome) judge(ctx context.Context, p place, attempts []*attempt, recei
 	o.compare(attempts, received, records)
 }
 
-// compare holds what was received and what was answered against the record.
+// compare compares the received messages and the answers with the record.
 func (o *outcome) compare(attempts []*attempt, received []receipt, records map[string]string) {
 	arrived := make(map[string]bool)
 	names := make(map[string]string)
@@ -430,9 +429,8 @@ func eachRecord(ctx context.Context, p place, do func(*audit.Entry)) error {
 // SQLite checkpoints after 4000 frames of a page and a header each.
 const nearlyDue = (4000 - 400) * (4096 + 24)
 
-// prepare makes the directories that runs begin with: one of a daemon that was
-// stopped, and one whose write-ahead log the next few commits bring into the
-// database and whose daemon was killed.
+// prepare makes the directories that runs begin with: one of a stopped daemon, and one of a
+// killed daemon whose next few commits cause a checkpoint of the write-ahead log.
 func (r *rig) prepare(ctx context.Context) (err error) {
 	if r.old, err = r.fill(ctx, 0); err != nil {
 		return err

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// series is all runs, in turn, and what they came to.
+// series is all runs, in turn, and their results.
 type series struct {
 	rig *rig
 	all bool

@@ -11,13 +11,13 @@ type tracked struct {
 	title, id string
 	// acknowledged is set once its creation was answered.
 	acknowledged bool
-	// known is what the last answer said of it, and maybe what a call that had none, or
-	// could not be recorded, would have led to.
+	// known is the task by the last answer; maybe is the task if a call without an answer, or
+	// one that could not be recorded, took effect.
 	known, maybe stored
 	other        string
 }
 
-// stored is what is compared of a task.
+// stored has the members of a task that are compared.
 type stored struct {
 	Phase    string `json:"phase"`
 	Revision int    `json:"revision"`

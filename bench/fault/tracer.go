@@ -129,7 +129,7 @@ func trace(dir, first string, command []string) (int, error) {
 		}
 		t.armed, t.aim = true, a
 	}
-	// Whoever starts a process to trace is the thread that must trace it.
+	// The thread that starts a process to trace must also trace it.
 	runtime.LockOSThread()
 	self, err := os.Executable()
 	if err != nil {
@@ -325,7 +325,7 @@ func filtered(command []string) error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("cannot filter system calls: %w", err)
 	}
-	// The filter is this thread's, and stays with what it becomes.
+	// The filter is this thread's, and stays after the exec.
 	if err := unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&filter)), 0, 0); err != nil { //nolint:gosec // as prctl(2) wants it
 		return fmt.Errorf("cannot filter system calls: %w", err)
 	}

@@ -51,7 +51,7 @@ type people struct {
 	attempts *[]*attempt
 	received *[]receipt
 	tasks    *[]*tracked
-	// effects is what is asked and done of a task, nil where that is not looked at.
+	// effects are a task's effects, nil if the run is not about them.
 	effects *effects
 	late    bool
 }
@@ -97,7 +97,7 @@ func (p *people) tryCome() (err error) {
 	if p.operator, err = client.Dial(p.ctx, config.OperatorPath(p.place.socket())); err != nil {
 		return err
 	}
-	// What became of its held messages is told to it, and nobody looks.
+	// The daemon reports the end of its held messages to it; nobody reads these events.
 	if p.alice, err = p.app("@fault/alice", api.Capabilities{}, client.WithDropEvents()); err != nil {
 		return err
 	}
@@ -229,8 +229,8 @@ func (p *people) untilCheckpoint() {
 	}
 }
 
-// work is what goes on while a fault may be injected: messages one by one, several
-// at once, one that a person must approve, and their receipts.
+// work is the load under which faults are injected: messages one by one, several at
+// once, one that a person must approve, and their receipts.
 func (p *people) work() {
 	for i := range 3 {
 		p.dispatch(fmt.Sprintf("one by one %d", i))

@@ -31,7 +31,7 @@ type soak struct {
 	wrong   int
 	first   error
 	samples []sample
-	// neighbours is what each has done, longest what a status took at most.
+	// neighbours are the reports of the neighbours, and longest is the longest time of a status.
 	neighbours []string
 	longest    time.Duration
 }
@@ -275,7 +275,7 @@ func (s *soak) visit(ctx context.Context, n int) {
 	s.visits.Add(1)
 }
 
-// mail is a channel that is there for a while; what is sent meanwhile waits.
+// mail is a channel that is there for a while; messages that are sent before wait for it.
 func (s *soak) mail(ctx context.Context, stay time.Duration) {
 	mail, err := s.channel(ctx, "mail")
 	if err != nil {
@@ -338,7 +338,7 @@ func (s *soak) reload(ctx context.Context, operator *client.Client, n int) {
 	s.note(ctx, err)
 }
 
-// follow reads the log as it grows, each follower from where the last one left.
+// follow reads the log as it grows; each follower begins at the last record of the one before.
 func (s *soak) follow(ctx context.Context) {
 	var last uint64
 	for ctx.Err() == nil {

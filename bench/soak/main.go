@@ -4,9 +4,9 @@
 // The load is several agents and two channels, messages that pass, that are
 // denied, that a person approves or denies, tasks of four actors, apps that come and go, a reload of
 // the configuration every minute, a mirror that is rotated often, and followers
-// of the log. What the daemon has in use is sampled all the while; the medians
-// of the second and of the last quarter are compared, the first quarter is for
-// warming up. At the end the daemon is stopped and its log verified.
+// of the log. The daemon's memory, descriptors and goroutines are sampled all the while;
+// the medians of the second and of the last quarter are compared, the first quarter is
+// for warming up. At the end the daemon is stopped and its log verified.
 //
 // Beside it live hostile neighbours, each a process of its own: observers that read
 // nothing, and floods of connections, registrations and waiting messages. Nobody else

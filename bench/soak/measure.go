@@ -22,7 +22,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// sample is what the daemon has in use at a moment. Sizes are bytes.
+// sample has the daemon's memory, descriptors and goroutines at a moment. Sizes are bytes.
 type sample struct {
 	at                      time.Duration
 	rss, heap               int64
@@ -98,8 +98,8 @@ func (s *soak) sample(ctx context.Context, d *process, operator *client.Client) 
 		err = errors.Join(err, failure)
 		return sum
 	}
-	// The values of a sample: of goroutines their number; of the heap what was
-	// allocated, by number and bytes, and what is in use, likewise.
+	// A sample of the goroutines' profile has one value, their number. A sample of the heap's
+	// has four: objects and bytes that were allocated, and objects and bytes in use.
 	m.goroutines, m.heap = profiled("goroutine", 0), profiled("heap", 3)
 	process := filepath.Join("/proc", strconv.Itoa(d.cmd.Process.Pid))
 	open, failure := os.ReadDir(filepath.Join(process, "fd"))
@@ -214,8 +214,8 @@ func sumValues(profile []byte, i int) (sum int64, err error) {
 	return sum, err
 }
 
-// eachField calls do with what each field 2 of a message holds: the bytes of one
-// that has a length, else the encoded number itself.
+// eachField calls do with the content of each field 2 of a message: its bytes if it has a
+// length, else the encoded number.
 func eachField(message []byte, do func(protowire.Type, []byte) error) error {
 	const wanted = 2
 	for len(message) > 0 {
@@ -249,14 +249,14 @@ type verdict struct {
 }
 
 const (
-	// memoryGrowth is what the last quarter may have of the second's memory.
+	// memoryGrowth bounds the last quarter's memory, as a multiple of the second's.
 	memoryGrowth = 1.2
-	// With hostile neighbours, most of it is garbage of what they have written, and
-	// how much depends on the moment; but it is never more than mostMemory.
+	// With hostile neighbours, most of it is garbage of their input, and its size depends on
+	// the moment; but it is never more than mostMemory.
 	memoryGrowthOfMany = 1.5
 	mostMemory         = 640 << 20
-	// heapNoise is what a heap may have besides: it is sampled, and garbage is
-	// in it between two collections.
+	// heapNoise is allowed to a heap besides: it is sampled, and holds garbage between two
+	// collections.
 	heapNoise = 4 << 20
 	// warmTime is how long the caches take to fill at the usual rate.
 	warmTime = 10 * time.Minute

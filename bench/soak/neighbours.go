@@ -24,8 +24,8 @@ import (
 )
 
 // A neighbour is a process of the same user that misbehaves in one way for as long
-// as the daemon runs: the bounds of the daemon are what keeps it from the others. It
-// is a process of its own because some bounds are of a process.
+// as the daemon runs; the daemon's bounds protect the others from it. It is a process
+// of its own because some bounds are counted by process.
 type neighbour struct {
 	name string
 	// misbehave goes on until the context ends. It counts what it did.

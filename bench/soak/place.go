@@ -16,8 +16,8 @@ import (
 )
 
 // configuration is the daemon's. The agents send in pairs, so that no chain of
-// messages gets long enough for a person; what changes with each reload is how
-// long an app may be silent.
+// messages gets long enough for a person; each reload changes how long an app may
+// be silent.
 const configuration = `
 agents:
   - {id: a1, app: "@soak/a1", instance_id: agent-a1, user_id: a1, org_unit: eng, tenant_id: acme}
@@ -53,7 +53,8 @@ channels: {big: {text: %q}}
 health: {unhealthy_after: %ds}
 `
 
-// largeAnswer is what a neighbour that reads nothing asks for again and again.
+// largeAnswer is the size of the answer that a neighbour which reads nothing asks for again
+// and again.
 const largeAnswer = 100 << 10
 
 // place is the daemon's directory.

@@ -52,7 +52,7 @@ func (t team) leave() {
 	}
 }
 
-// taskView is what the team looks at of a task.
+// taskView has the members of a task that the team reads.
 type taskView struct {
 	ID        string `json:"task_id"`
 	Phase     string `json:"phase"`
@@ -71,7 +71,7 @@ func (s *soak) manage(ctx context.Context, t team, n int) {
 	case j.err == nil:
 		s.tasks.Add(1)
 	case code(j.err) == api.Conflict && !j.begun.IsZero() && time.Since(j.begun) >= lease:
-		// Whoever was stopped for as long as its lease holds has lost it, and is rightly told so.
+		// A worker that was stopped for as long as its lease has lost the lease, and the refusal is right.
 		s.late.Add(1)
 	default:
 		s.note(ctx, j.err)
