@@ -247,6 +247,9 @@ func (c *company) sealed(from, to int, h frame.Header, body []byte) []byte {
 	if h.FromEpoch == 0 {
 		h.FromEpoch = a.Epoch
 	}
+	if h.Kind != frame.Receipt && !strings.Contains(h.ID, ":") {
+		h.ID = frame.IDOf(h.ID, a.Name)
+	}
 	f, err := frame.Seal(&h, body, c.private[to].Seal.PublicKey(), c.private[from].Sign)
 	if err != nil {
 		c.t.Fatal(err)
@@ -421,7 +424,7 @@ func TestFleetLane(t *testing.T) {
 	if o := c.outcome(line.bring(c.sealed(0, 1, frame.Header{Seq: 3, ID: "late", Expires: time.Now().Add(-time.Minute)}, body))); o.Result != frame.Expired {
 		t.Errorf("a message that came too late: %+v", o)
 	}
-	other := strings.ReplaceAll(string(body), `"dispatchId":"`+sent.DispatchID, `"dispatchId":"fourth`)
+	other := strings.ReplaceAll(string(body), `"dispatchId":"`+sent.DispatchID, `"dispatchId":"fourth:host-a`)
 	for n, tc := range []struct{ what, body, code string }{
 		{"an agent that is not here", strings.Replace(other, "bob:main", "dave:main", 1), "NOT_FOUND"},
 		{"an agent with a name that is cut in a character", strings.Replace(other, "bob:main", "dave:"+strings.Repeat("😀", 247), 1), "NOT_FOUND"},
@@ -429,16 +432,16 @@ func TestFleetLane(t *testing.T) {
 		{"a replayed envelope", other, "ENVELOPE_REPLAYED"},
 	} {
 		seq := uint64(4 + n)
-		id := "fourth"
+		id := "fourth:host-a"
 		if tc.body != other {
-			id = fmt.Sprint("id", n)
-			tc.body = strings.ReplaceAll(tc.body, `"fourth"`, `"`+id+`"`)
+			id = fmt.Sprintf("id%d:host-a", n)
+			tc.body = strings.ReplaceAll(tc.body, `"fourth:host-a"`, `"`+id+`"`)
 		}
 		if o := c.outcome(line.bring(c.sealed(0, 1, frame.Header{Seq: seq, ID: id}, []byte(tc.body)))); o.Result != frame.Deny || o.Code != tc.code || o.Hash == "" {
 			t.Errorf("%s: %+v", tc.what, o)
 		}
 	}
-	if got := c.b.records(audit.Filter{Like: audit.Record{DispatchID: "fourth", Code: "ENVELOPE_REPLAYED"}}); len(got) != 1 || got[0].Details["lane"] == nil {
+	if got := c.b.records(audit.Filter{Like: audit.Record{DispatchID: "fourth:host-a", Code: "ENVELOPE_REPLAYED"}}); len(got) != 1 || got[0].Details["lane"] == nil {
 		t.Errorf("on record is %+v", got)
 	}
 	c.a.verify()
@@ -505,7 +508,23 @@ func TestFleetHostSpeaksForItsAgents(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	forged := line.bring(c.sealed(2, 1, frame.Header{Seq: 1, ID: read.ID}, body))
+	// The id of alice's message is host-a's: under it host-c sends nothing, and the app of bob, which
+	// leaves out a second message of an id, gets alice's.
+	for range 2 {
+		_, err := line.tryBring(c.sealed(2, 1, frame.Header{Seq: 1, ID: read.ID}, body))
+		var failure *api.Error
+		if !errors.As(err, &failure) || failure.Code != api.Forbidden || ocipCode(t, failure) != "ENVELOPE_SOURCE_MISMATCH" {
+			t.Fatalf("a message of host-c under an id of host-a: %v", err)
+		}
+	}
+	if got := c.b.records(audit.Filter{Like: audit.Record{Event: "frame_refused"}}); len(got) != 1 {
+		t.Errorf("%d records of the refusals", len(got))
+	}
+	if got := c.b.records(audit.Filter{Like: audit.Record{DispatchID: read.ID}}); len(got) != 0 {
+		t.Errorf("host-c has put %d records under the id of host-a", len(got))
+	}
+	forgery := strings.ReplaceAll(string(body), read.ID, "forged:host-c")
+	forged := line.bring(c.sealed(2, 1, frame.Header{Seq: 1, ID: "forged"}, []byte(forgery)))
 	o, err := frame.ReadOutcome(c.opened(1, 2, bytesOf(t, forged.Receipt)))
 	if err != nil || o.Result != frame.Deny || o.Code != "ENVELOPE_SOURCE_MISMATCH" {
 		t.Fatalf("alice's message from host-c: %+v, %v", o, err)

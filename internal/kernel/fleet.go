@@ -48,6 +48,14 @@ func (f *Fleet) header(kind frame.Kind, to *roster.Host, seq uint64, id string) 
 	}
 }
 
+// names makes an id into that of a message from this host. A daemon in no fleet leaves it as it is.
+func (f *Fleet) names(id string) string {
+	if f == nil || f.Self == nil {
+		return id
+	}
+	return frame.IDOf(id, f.Self.Name)
+}
+
 // seal makes a frame for another host.
 func (f *Fleet) seal(h *frame.Header, body []byte, to *roster.Host) (*fleetapi.FleetFrame, error) {
 	key, err := ecdh.X25519().NewPublicKey(to.Seal)
@@ -188,6 +196,12 @@ func enters(k *ruleset, m *outgoing, d *outbox.Delivery, change *store.Change) e
 	}
 	// The directory has agents of other hosts only if the roster has this host.
 	to := k.member.Roster.Host(host)
+	if !frame.IsIDOf(m.dispatchID, k.member.Self.Name) {
+		return k.refuseEarly(m, &ocip.Verdict{
+			Result: ocip.Deny, Code: ocip.SourceMismatch, Policy: "fleet",
+			Reason: "the message was begun before this daemon was host " + k.member.Self.Name + " of the fleet, so that its id does not name that host; send it anew",
+		})
+	}
 	if size := d.Size(); size > frame.MaxBody {
 		return k.refuseEarly(m, &ocip.Verdict{
 			Result: ocip.Deny, Code: frame.TooLarge, Policy: "fleet", Reason: fmt.Sprintf("the message has %d bytes with its metadata, and at most %d go to another host", size, frame.MaxBody),

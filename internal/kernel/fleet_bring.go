@@ -90,6 +90,13 @@ func (k *Hosts) proven(f *Fleet, read *frame.Frame) (from *roster.Host, body []b
 	if body, err = read.Open(from.Sign, f.Open); err != nil {
 		return nil, nil, refuse(from.Name, "frame_refused", "", err.Error())
 	}
+	sender := from
+	if read.Kind == frame.Receipt {
+		sender = f.Self
+	}
+	if !frame.IsIDOf(read.ID, sender.Name) {
+		return nil, nil, refuse(from.Name, "frame_refused", ocip.SourceMismatch, fmt.Sprintf("%.128q is not the id of a message from host %s", read.ID, sender.Name))
+	}
 	return from, body, nil
 }
 

@@ -59,7 +59,7 @@ func (k *ruleset) say(ctx context.Context, s speaker, p *api.DispatchParams) (*o
 func (k *ruleset) speak(ctx context.Context, s speaker, p *api.DispatchParams) (*outgoing, error) {
 	m := &outgoing{
 		speaker: s, destination: destination{key: p.SessionKey, local: k.directory.LocalAgent(p.SessionKey)},
-		asked: p, content: p.Content, dispatchID: k.newID(), unlabelled: p.InAnnotation,
+		asked: p, content: p.Content, dispatchID: k.member.names(k.newID()), unlabelled: p.InAnnotation,
 	}
 	m.metadata, m.changedBy = hints.WithoutOwn(p.Metadata)
 	m.account, _ = api.Text(p.Metadata["accountId"])

@@ -78,7 +78,8 @@ type Header struct {
 	// Seq is the number in the lane, from 1: for a receipt, in the lane of the message, which runs
 	// the other way.
 	Seq uint64 `json:"seq"`
-	// ID is the dispatchId of the message: 1 to 128 letters, digits and . _ : - of ASCII.
+	// ID is the dispatchId of the message, in the form of [IDOf]: 1 to 128 letters, digits and . _ : -
+	// of ASCII.
 	ID string `json:"id"`
 	// Expires is when the message expires; zero never does.
 	Expires time.Time `json:"exp,omitzero"`
@@ -122,6 +123,16 @@ func (h *Header) check() error {
 		return errors.New("from_epoch, to_epoch and seq: want numbers from 1")
 	}
 	return nil
+}
+
+// IDOf returns the dispatchId of a message, from an id that is unique at its host. The host's name
+// ends it: so no host can give its own message the id of another host's.
+func IDOf(unique, host string) string { return unique + ":" + host }
+
+// IsIDOf reports whether a host may give a message this dispatchId.
+func IsIDOf(id, host string) bool {
+	unique, ok := strings.CutSuffix(id, ":"+host)
+	return ok && unique != ""
 }
 
 // Frame is a frame whose header was read. Nothing of it is proven.

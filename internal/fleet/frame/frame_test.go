@@ -232,3 +232,18 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// A host ends the ids of its messages with its name, and no id is of two hosts.
+func TestIDsNameTheirHost(t *testing.T) {
+	for _, tc := range []struct {
+		id, host string
+		is       bool
+	}{
+		{IDOf("0a", "host-a"), "host-a", true}, {IDOf("0a", "host-a"), "host-b", false}, {IDOf("0a", "host-a"), "a", false},
+		{"0a", "host-a", false}, {":host-a", "host-a", false}, {"0a:host-a:host-b", "host-a", false}, {"0a:host-a:host-b", "host-b", true}, {"", "", false},
+	} {
+		if IsIDOf(tc.id, tc.host) != tc.is {
+			t.Errorf("%q of %q: want %t", tc.id, tc.host, tc.is)
+		}
+	}
+}
