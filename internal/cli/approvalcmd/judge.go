@@ -1,11 +1,9 @@
 package approvalcmd
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
-	"github.com/openclawos/ocipd/internal/api/client"
 	"github.com/openclawos/ocipd/internal/base/term"
 	"github.com/openclawos/ocipd/internal/bridge/judge"
 	"github.com/openclawos/ocipd/internal/cli"
@@ -41,7 +39,7 @@ waits for a person as before.`,
 				return err
 			}
 			return judge.Run(cmd.Context(), &judge.Options{
-				Dial:   func(ctx context.Context) (*client.Client, error) { return p.DialOperator(ctx) },
+				Dial:   p.DialOperator,
 				Server: server,
 				Say: func(format string, args ...any) {
 					fmt.Fprintln(p.Stderr, term.OneLine(fmt.Sprintf(format, args...)))
