@@ -153,6 +153,9 @@ reference: ## write the generated pages of docs from their tables
 	for page in protocol/methods protocol/errors protocol/channels records export-formats configuration runtimes commands; do \
 		CGO_ENABLED=0 $(GO) run -buildvcs=false ./cmd/ocipd protocol $${page##*/} >docs/reference/$$page.md.new && \
 		mv docs/reference/$$page.md.new docs/reference/$$page.md || exit 1; done
+	mkdir -p docs/reference/runtimes && rm -f docs/reference/runtimes/*.md
+	for name in $$(sed -n 's/^| .*(runtimes\/\([a-z-]*\)\.md).*/\1/p' docs/reference/runtimes.md); do \
+		CGO_ENABLED=0 $(GO) run -buildvcs=false ./cmd/ocipd protocol runtimes $$name >docs/reference/runtimes/$$name.md || exit 1; done
 	for types in python=python/ocipd/protocol.py types=node/protocol.d.ts; do \
 		CGO_ENABLED=0 $(GO) run -buildvcs=false ./cmd/ocipd protocol $${types%%=*} >sdk/protocol.new && \
 		mv sdk/protocol.new sdk/$${types##*=} || exit 1; done

@@ -128,6 +128,16 @@ func TestPagesAreGenerated(t *testing.T) {
 		t.Fatal(err)
 	}
 	pages := map[string]string{"commands": string(cli.CommandPage(newRoot(&shell{Process: cli.Process{}}))), "configuration": string(configuration), "runtimes": string(hook.Page())}
+	rows := hook.Rows()
+	for i := range rows {
+		pages["runtimes/"+rows[i].Name] = string(rows[i].Page())
+	}
+	files, _ := filepath.Glob("../../docs/reference/runtimes/*.md") // the pattern is well-formed
+	for _, file := range files {
+		if name := strings.TrimSuffix(filepath.Base(file), ".md"); hook.Find(name) == nil {
+			t.Errorf("%s is about no runtime of the table", file)
+		}
+	}
 	for name, want := range pages {
 		if readPage(t, "../../docs/reference/"+name+".md") != want {
 			t.Errorf("docs/reference/%s.md is stale: make reference writes it", name)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -52,9 +53,7 @@ func newProtocol(s *shell) *cobra.Command {
 		newProtocolPage(s, "export-formats", "print the reference page of export formats",
 			"Print the reference page of export formats as Markdown: a record in each format, and the\n"+
 				"severities of events.", export.Reference),
-		newProtocolPage(s, "runtimes", "print the reference page of runtimes with command hooks",
-			"Print the reference page of runtimes with command hooks as Markdown: for each, the calls that\n"+
-				"are gated, and those that go through if a hook fails.", func() ([]byte, error) { return hook.Page(), nil }),
+		newProtocolRuntimes(s),
 		newProtocolPage(s, "configuration", "print the reference page of the configuration",
 			"Print the reference page of the configuration as Markdown: every key with its default and\n"+
 				"its meaning, and the keys that need a restart.", configcmd.Reference),
@@ -75,6 +74,28 @@ func newProtocolPage(s *shell, name, short, long string, page func() ([]byte, er
 				return err
 			}
 			_, err = s.Stdout.Write(text)
+			return err
+		},
+	}
+}
+
+// newProtocolRuntimes makes the command that prints the page of all runtimes, or of one.
+func newProtocolRuntimes(s *shell) *cobra.Command {
+	return &cobra.Command{
+		Use: "runtimes [NAME]", Short: "print the reference page of runtimes with command hooks",
+		Long: "Print the reference page of runtimes with command hooks as Markdown, or the page of one: the\n" +
+			"calls that are gated, those that are not, how its hook fails, and how it is switched off.",
+		Example: "  ocipd protocol runtimes\n  ocipd protocol runtimes gemini", Args: cobra.MaximumNArgs(1), ValidArgs: hook.Names(),
+		RunE: func(_ *cobra.Command, args []string) error {
+			page := hook.Page()
+			if len(args) > 0 {
+				row := hook.Find(args[0])
+				if row == nil {
+					return cli.Usagef("no runtime with command hooks is called %q: want one of %s", args[0], strings.Join(hook.Names(), ", "))
+				}
+				page = row.Page()
+			}
+			_, err := s.Stdout.Write(page)
 			return err
 		},
 	}

@@ -7,14 +7,16 @@ import (
 	"strings"
 )
 
-// Page is the reference page of the runtimes with command hooks, as Markdown.
+// Page is the reference page of the runtimes with command hooks, as Markdown. Each row links to the page
+// of [Row.Page].
 func Page() []byte {
 	var b strings.Builder
 	b.WriteString(`# Runtimes with command hooks
 
 Each of these runtimes runs a command before a call of a tool. [` + "`ocipd hook`" + `](commands.md) is that command:
 it asks the daemon, and answers in the runtime's form. [The guide](../guides/agent-runtimes.md) explains how to put a
-runtime behind the daemon. This page comes from the table of runtimes in ocipd (` + "`ocipd protocol runtimes`" + `).
+runtime behind the daemon. [OpenCode](../guides/opencode.md) and [OpenClaw](../guides/openclaw.md) have plugins instead.
+This page and the page of each runtime come from the table of runtimes in ocipd (` + "`ocipd protocol runtimes`" + `).
 
 A call that the daemon cannot decide is refused: without a daemon, with a question that ocipd cannot read, and after
 ` + fmt.Sprint(hookWait-int(margin.Seconds())) + ` seconds without an answer. A call that a person has to approve waits up to ` + fmt.Sprint(int(hookWait*holdShare)) + ` seconds, and is refused
@@ -30,50 +32,78 @@ hooks that you enter there yourself.
 	rows := Rows()
 	for i := range rows {
 		r := &rows[i]
-		least := "not known"
-		if r.Least != [3]int{} {
-			least = fmt.Sprintf("%d.%d.%d", r.Least[0], r.Least[1], r.Least[2])
-		}
-		closed := "fails closed"
-		if slices.ContainsFunc(r.Fails, func(f Failure) bool { return !f.Closed }) {
-			closed = "fails closed, except as [below](#" + strings.ReplaceAll(strings.ToLower(r.Title), " ", "-") + ")"
-		}
-		if !slices.ContainsFunc(r.Fails, func(f Failure) bool { return f.Closed }) {
-			closed = "fails open"
-		}
-		fmt.Fprintf(&b, "| %s | `%s` | %s | %s | %s |\n", r.Title, r.Program, least, cmp.Or(r.Run, "not run here"), closed)
-	}
-	for i := range rows {
-		rows[i].section(&b)
+		fmt.Fprintf(&b, "| [%s](runtimes/%s.md) | `%s` | %s | %s | %s |\n", r.Title, r.Name, r.Program, r.least(), r.run(), r.withoutAnswer())
 	}
 	return []byte(b.String())
 }
 
-func (r *Row) section(b *strings.Builder) {
-	fmt.Fprintf(b, "\n## %s\n\n", r.Title)
-	if r.Run == "" {
-		b.WriteString("ocipd was not run with this program: the row is from the program's documentation.\n\n")
+func (r *Row) least() string {
+	if r.Least == [3]int{} {
+		return "not known"
 	}
-	b.WriteString("| | |\n| --- | --- |\n")
-	list := func(name string, lines []string) {
-		fmt.Fprintf(b, "| %s | %s |\n", name, strings.Join(lines, "; "))
+	return fmt.Sprintf("%d.%d.%d", r.Least[0], r.Least[1], r.Least[2])
+}
+
+func (r *Row) run() string { return cmp.Or(r.Run, "not run here") }
+
+// withoutAnswer says briefly how the hook fails.
+func (r *Row) withoutAnswer() string {
+	closed := func(f Failure) bool { return f.Closed }
+	switch {
+	case !slices.ContainsFunc(r.Fails, closed):
+		return "fails open"
+	case slices.ContainsFunc(r.Fails, func(f Failure) bool { return !f.Closed }):
+		return "fails closed, with exceptions"
+	}
+	return "fails closed"
+}
+
+// Page is the page of a runtime, as Markdown.
+func (r *Row) Page() []byte {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# %s\n\n", r.Title)
+	fmt.Fprintf(&b, "`ocipd integrate %s` puts %s behind the daemon. [The guide](../../guides/%s) explains the command. This page comes from the table of\n"+
+		"runtimes in ocipd (`ocipd protocol runtimes %s`); [all runtimes](../runtimes.md) have the same rules for calls that nobody decides.\n\n", r.Name, r.Title, r.Guide, r.Name)
+	if r.Run == "" {
+		b.WriteString("ocipd was not run with this program: the page is from the program's documentation.\n\n")
+	}
+	if r.Guide != sharedGuide {
+		fmt.Fprintf(&b, "`ocipd integrate` enters a server that the hooks of %s ask. The answers and failures below are those of `ocipd hook`, the command\nfor hooks that you enter yourself.\n\n", r.Title)
 	}
 	var events []string
 	for _, e := range r.Events {
 		events = append(events, "`"+e.Name+"`")
 	}
-	list("asks at", events)
-	list("gated", r.Gated)
-	if len(r.Open) > 0 {
-		list("not gated", r.Open)
+	b.WriteString("| | |\n| --- | --- |\n")
+	for _, row := range [][2]string{
+		{"program", "`" + r.Program + "`"},
+		{"least version", r.least()},
+		{"run with ocipd", r.run()},
+		{"files that are changed", strings.Join(r.Files, "; ")},
+		{"asks at", strings.Join(events, "; ")},
+		{"to refuse, ocipd says", "`" + r.Events[0].Answers["deny"].Out + "`"},
+	} {
+		fmt.Fprintf(&b, "| %s | %s |\n", row[0], row[1])
 	}
+	list := func(title string, lines []string) {
+		if len(lines) == 0 {
+			return
+		}
+		fmt.Fprintf(&b, "\n## %s\n\n", title)
+		for _, line := range lines {
+			fmt.Fprintf(&b, "- %s\n", line)
+		}
+	}
+	list("Gated", r.Gated)
+	list("Not gated", r.Open)
+	b.WriteString("\n## Failures\n\n| if | then |\n| --- | --- |\n")
 	for _, f := range r.Fails {
 		does := "the call goes through"
 		if f.Closed {
 			does = "the call is refused"
 		}
-		list("if "+f.How, []string{does})
+		fmt.Fprintf(&b, "| %s | %s |\n", f.How, does)
 	}
-	list("to refuse, ocipd says", []string{"`" + r.Events[0].Answers["deny"].Out + "`"})
-	list("a user switches it off by", r.Off)
+	list("Switching it off", append([]string{fmt.Sprintf("`ocipd integrate %s --remove` takes every change back.", r.Name)}, r.Off...))
+	return []byte(b.String())
 }

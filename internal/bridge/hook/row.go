@@ -47,6 +47,10 @@ type Row struct {
 	// Gated and Open say which calls it asks about, and which not. Off says how a user of the
 	// runtime switches the hook off.
 	Gated, Open, Off []string
+	// Files are the files that the integration changes, for people. Guide is the page below docs/guides
+	// about the runtime.
+	Files []string
+	Guide string
 }
 
 // Event is an event of a runtime, with the answers that it takes.

@@ -29,6 +29,9 @@ var claudeInput = Input{When: "hook_event_name", Tool: "tool_name", Arguments: "
 // hookWait is how long an entered hook may take, in seconds.
 const hookWait = 300
 
+// sharedGuide is the guide of the runtimes without one of their own.
+const sharedGuide = "agent-runtimes.md"
+
 // table has the runtimes that run a command before a call of a tool.
 //
 // Sources: each runtime's own documentation of its hooks, and trials of the version in Run.
@@ -47,6 +50,7 @@ var table = []Row{
 		},
 		Gated: []string{"each call of a tool, also of an MCP server and in a subagent"},
 		Off:   []string{"`--bare`, `--safe-mode`, `CLAUDE_CODE_SIMPLE=1`, `disableAllHooks`"},
+		Files: []string{"`~/.claude.json` (MCP servers)", "`~/.claude/settings.json` (hooks)"}, Guide: "claude-code.md",
 	},
 	{
 		Name: "codex", Title: directory.TitleOf("codex"), Program: "codex", Least: [3]int{0, 169, 0}, Run: "0.169.0",
@@ -59,6 +63,7 @@ var table = []Row{
 		Gated: []string{"each call of a tool, also of an MCP server"},
 		Open:  []string{"text that is typed into an open shell (`write_stdin`)"},
 		Off:   []string{"`features.hooks = false`, `--disable hooks`"},
+		Files: []string{"`~/.codex/config.toml`", "`~/.codex/hooks.json`"}, Guide: "codex.md",
 	},
 	{
 		Name: "gemini", Title: directory.TitleOf("gemini"), Program: "gemini", Least: [3]int{0, 61, 0}, Run: "0.61.0",
@@ -77,7 +82,8 @@ var table = []Row{
 			"calls in a folder that its user does not trust: no hooks run there; Gemini CLI asks before calls that change something, and does not start with -p",
 			"what another hook makes of the arguments of an allowed call",
 		},
-		Off: []string{"`hooksConfig.enabled: false` and `hooksConfig.disabled`, also in a project's `.gemini/settings.json`; `/hooks disable-all`, a folder without trust"},
+		Off:   []string{"`hooksConfig.enabled: false` and `hooksConfig.disabled`, also in a project's `.gemini/settings.json`; `/hooks disable-all`, a folder without trust"},
+		Files: []string{"`~/.gemini/settings.json`"}, Guide: sharedGuide,
 	},
 	{
 		Name: "copilot", Title: directory.TitleOf("copilot"), Program: "copilot", Least: [3]int{1, 0, 102}, Run: "1.0.102",
@@ -94,6 +100,7 @@ var table = []Row{
 		Gated: []string{"each call of a tool, also of an MCP server"},
 		Open:  []string{"what another hook makes of the arguments of an allowed call"},
 		Off:   []string{"`disableAllHooks` in the file of the hook, `~/.copilot/hooks/ocipd.json`"},
+		Files: []string{"`~/.copilot/mcp-config.json` (MCP servers)", "`~/.copilot/hooks/ocipd.json` (the hook)"}, Guide: sharedGuide,
 	},
 	{
 		Name: "cursor", Title: directory.TitleOf("cursor-agent"), Program: "cursor-agent",
@@ -107,6 +114,7 @@ var table = []Row{
 		Gated: []string{"each call of a tool of the agent, also of an MCP server"},
 		Open:  []string{"completions of the editor (Tab)"},
 		Off:   []string{"its entry in `~/.cursor/hooks.json`"},
+		Files: []string{"`~/.cursor/mcp.json` (MCP servers)", "`~/.cursor/hooks.json` (the hook)"}, Guide: sharedGuide,
 	},
 	{
 		Name: "goose", Title: directory.TitleOf("goose"), Program: "goose",
@@ -119,5 +127,6 @@ var table = []Row{
 		Fails: []Failure{{"the program is missing, crashes, is killed, takes too long, or says no decision (`on_failure`)", true}},
 		Gated: []string{"each call of a tool, all of which belong to extensions"},
 		Off:   []string{"`disabledPlugins` in its settings, `plugins` in its `config.yaml`"},
+		Files: []string{"`~/.agents/plugins/ocipd/hooks/hooks.json` (the hook)"}, Guide: sharedGuide,
 	},
 }
