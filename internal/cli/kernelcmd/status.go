@@ -153,7 +153,7 @@ func diskCell(s *api.StoreStatus) term.Cell {
 	case "warn":
 		return term.Tinted(text+": filling up", term.Yellow)
 	case "refuse":
-		return term.Tinted(text+": nothing new is taken up; what waits can still be ended", term.Red)
+		return term.Tinted(text+": nothing new begins; waiting work can end", term.Red)
 	case "full":
 		return term.Tinted(text+": full, nothing can be recorded or let through", term.Red)
 	}
