@@ -138,14 +138,7 @@ func TestKilledDaemonIsNoForger(t *testing.T) {
 	h.agent("@acme/alice").dispatch("telegram:dave", "Hello", fresh(nil))
 	// The state after a kill: the files as they are while it runs.
 	copied := plot(t, acme)
-	if err := os.CopyFS(copied.path("state"), os.DirFS(h.path("state"))); err != nil {
-		t.Fatal(err)
-	}
-	for name, mode := range map[string]os.FileMode{"keys": 0o700, "keys/checkpoint.key": 0o600, "keys/digest.json": 0o600, "keys/rows.json": 0o600} {
-		if err := os.Chmod(copied.path("state/"+name), mode); err != nil {
-			t.Fatal(err)
-		}
-	}
+	copyState(t, h, copied.path("state"))
 	copied.start()
 	t.Cleanup(copied.stop)
 	var status api.Status

@@ -56,7 +56,8 @@ func TestLostDatabaseIsNotBegunAnew(t *testing.T) {
 		t.Run(fmt.Sprint(name, ", empty file ", empty), func(t *testing.T) {
 			h := build(t, acme)
 			h.agent("@acme/alice").dispatch("telegram:dave", "Hello", fresh(nil))
-			copied := copyState(t, h)
+			copied := h.path("copy")
+			copyState(t, h, copied)
 			h.stop()
 			// As a killed daemon leaves it.
 			if err := errors.Join(os.RemoveAll(h.path("state")), os.Rename(copied, h.path("state"))); err != nil {
@@ -120,30 +121,33 @@ func waitFor(t testing.TB, what string, is func() bool) {
 	}
 }
 
-// copyState copies the state of a running daemon, as after its death.
-func copyState(t testing.TB, h *harness) string {
+// copyState copies the state of a running daemon, as after its death, without the index: the daemon
+// makes that from the log, and its files come and go meanwhile.
+func copyState(t testing.TB, h *harness, to string) {
 	t.Helper()
-	to := h.path("copy")
-	if err := os.CopyFS(to, os.DirFS(h.path("state"))); err != nil {
-		t.Fatal(err)
-	}
-	// A copy has other modes.
-	err := filepath.WalkDir(to, func(path string, e fs.DirEntry, err error) error {
+	state := os.DirFS(h.path("state"))
+	err := fs.WalkDir(state, ".", func(path string, e fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case e.IsDir():
+			return os.MkdirAll(filepath.Join(to, path), 0o700)
+		case strings.HasPrefix(e.Name(), "ocipd.index"):
+			return nil
+		}
+		data, err := fs.ReadFile(state, path)
 		if err != nil {
 			return err
 		}
-		if e.IsDir() {
-			return os.Chmod(path, 0o700)
-		}
+		mode := fs.FileMode(0o600)
 		if strings.HasSuffix(path, ".pub") {
-			return os.Chmod(path, 0o644)
+			mode = 0o644
 		}
-		return os.Chmod(path, 0o600)
+		return os.WriteFile(filepath.Join(to, path), data, mode)
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return to
 }
 
 // A daemon that cannot get another's database leaves nothing beside it, and no key.
