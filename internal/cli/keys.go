@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -223,4 +224,13 @@ func (s *Process) challenge(ctx context.Context, c *client.Client, method string
 		err = nil
 	}
 	return challenge, err
+}
+
+// SignedNow returns the check that somebody in a file of signers has made a signature, and may sign
+// now.
+func SignedNow(by sshsig.File) func(armored, text []byte) error {
+	return func(armored, text []byte) error {
+		_, _, err := by.Verify(armored, text, time.Now())
+		return err
+	}
 }

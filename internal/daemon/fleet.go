@@ -33,10 +33,13 @@ func (d rosters) fleet(cfg *config.Config) (*kernel.Fleet, error) {
 	fail := func(err error) (*kernel.Fleet, error) {
 		return nil, fmt.Errorf("cannot use fleet.roster %s: %w", cfg.Fleet.Path(cfg.File), err)
 	}
-	text, armored := r.Signed()
-	signers := sshsig.File{Path: cfg.Fleet.Operators, Key: "fleet.operators", Namespace: roster.Namespace}
-	if _, _, err := signers.Verify([]byte(armored), text, time.Now()); err != nil {
-		return fail(&roster.LineError{Line: bytes.Count(text, []byte("\n")) + 1, Problem: "signature: " + err.Error()})
+	operators := sshsig.File{Path: cfg.Fleet.Operators, Key: "fleet.operators", Namespace: roster.Namespace}
+	err := r.Signed(func(armored, text []byte) error {
+		_, _, err := operators.Verify(armored, text, time.Now())
+		return err
+	})
+	if err != nil {
+		return fail(err)
 	}
 	if err := d.follows(cfg, r); err != nil {
 		return fail(err)

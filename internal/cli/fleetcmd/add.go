@@ -16,7 +16,7 @@ import (
 )
 
 func newAdd(s *cli.Process) *cobra.Command {
-	var key string
+	var key, operators string
 	var replace []string
 	var yes bool
 	c := &cobra.Command{
@@ -24,7 +24,8 @@ func newAdd(s *cli.Process) *cobra.Command {
 		Short: "add a host to the roster, or replace its lines",
 		Long: `Add the lines that "ocipd fleet join" has printed on a host to the roster, and
 sign its next version. LINES is a file, or - for the standard input, and has one
-host and agents of that host alone.
+host and agents of that host alone. An operator has to have signed the roster:
+you sign the lines that it has too.
 
 The command shows the host, the fingerprints of its keys and its agents, and
 asks. "ocipd fleet join" prints the same fingerprints on the host: compare them,
@@ -35,7 +36,7 @@ earlier ones, and --replace agent:ID moves an agent from another host.`,
 		Example: "  ocipd fleet add fleet.jsonl laptop-a.jsonl --key ~/.ssh/id_ed25519",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			r, err := read(args[0])
+			r, err := read(s, args[0], operators)
 			if err != nil {
 				return err
 			}
@@ -64,6 +65,7 @@ earlier ones, and --replace agent:ID moves an agent from another host.`,
 	}
 	c.Flags().StringArrayVar(&replace, "replace", nil, "replace the host or the agent of this `NAME`: HOST, or agent:ID; can be repeated")
 	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	operatorsFlag(c, &operators)
 	cli.KeyFlag(c, &key)
 	return c
 }

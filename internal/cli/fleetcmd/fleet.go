@@ -16,6 +16,7 @@ import (
 
 	"github.com/openclawos/ocipd/internal/api/client"
 	"github.com/openclawos/ocipd/internal/base/durable"
+	"github.com/openclawos/ocipd/internal/base/sshsig"
 	"github.com/openclawos/ocipd/internal/base/term"
 	"github.com/openclawos/ocipd/internal/bridge/carrier"
 	"github.com/openclawos/ocipd/internal/cli"
@@ -85,8 +86,9 @@ func publish(ctx context.Context, s *cli.Process, file, key, tenant string, vers
 	return err
 }
 
-// read reads a roster, whose signature the daemons check.
-func read(file string) (*roster.Roster, error) {
+// read reads a roster that an operator has signed. An operator signs the whole of its next version, with
+// the lines that this one has. Operators is the file of allowed signers, "" for the configuration's.
+func read(s *cli.Process, file, operators string) (*roster.Roster, error) {
 	text, err := cli.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the roster: %w", err)
@@ -95,7 +97,27 @@ func read(file string) (*roster.Roster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot use the roster %s: %w", file, err)
 	}
+	signers := sshsig.File{Path: operators, Key: "--operators"}
+	if operators == "" {
+		cfg, err := s.Load(nil)
+		if err != nil {
+			return nil, err
+		}
+		signers = sshsig.File{Path: cfg.Fleet.Operators, Key: "fleet.operators"}
+	}
+	if signers.Path == "" {
+		return nil, cli.Usagef("name the file of those who may sign the roster: --operators FILE, or fleet.operators in the configuration")
+	}
+	signers.Namespace = roster.Namespace
+	if err := r.Signed(cli.SignedNow(signers)); err != nil {
+		return nil, fmt.Errorf("cannot use the roster %s: %w", file, err)
+	}
 	return r, nil
+}
+
+// operatorsFlag adds the flag that names the operators.
+func operatorsFlag(c *cobra.Command, operators *string) {
+	c.Flags().StringVar(operators, "operators", "", "`FILE` of those who may sign the roster (default: fleet.operators of the configuration)")
 }
 
 func newJoin(s *cli.Process) *cobra.Command {
@@ -188,16 +210,17 @@ func upTo(most string) []string {
 }
 
 func newLeave(s *cli.Process) *cobra.Command {
-	var key string
+	var key, operators string
 	c := &cobra.Command{
 		Use:   "leave ROSTER HOST",
 		Short: "take a host and its agents out of the roster",
 		Long: `Take a host and its agents out of the roster, and sign its next version. A host
-with that version takes nothing more from the one that has left.`,
+with that version takes nothing more from the one that has left. An operator has
+to have signed the roster.`,
 		Example: "  ocipd fleet leave fleet.jsonl laptop-a --key ~/.ssh/id_ed25519",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			r, err := read(args[0])
+			r, err := read(s, args[0], operators)
 			if err != nil {
 				return err
 			}
@@ -209,6 +232,7 @@ with that version takes nothing more from the one that has left.`,
 			return publish(cmd.Context(), s, args[0], key, r.Tenant, r.Version+1, hosts, agents)
 		},
 	}
+	operatorsFlag(c, &operators)
 	cli.KeyFlag(c, &key)
 	return c
 }

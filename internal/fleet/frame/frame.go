@@ -99,6 +99,9 @@ const (
 	maxReason = 1024
 )
 
+// IsHost reports whether a text can be the name of a host: 1 to 63 small letters, digits and -.
+func IsHost(name string) bool { return hostForm.MatchString(name) }
+
 // isLine reports whether a text has at most that many bytes and no control characters.
 func isLine(s string, limit int) bool {
 	return len(s) <= limit && !strings.ContainsFunc(s, unicode.IsControl)
@@ -113,9 +116,9 @@ func (h *Header) check() error {
 		return errors.New("kind: want msg, rcpt or void")
 	case h.Tenant == "" || !isLine(h.Tenant, maxTenant):
 		return fmt.Errorf("tenant: want 1 to %d bytes without control characters", maxTenant)
-	case !hostForm.MatchString(h.From):
+	case !IsHost(h.From):
 		return errors.New("from: want the name of a host, of 1 to 63 small letters, digits and -")
-	case !hostForm.MatchString(h.To):
+	case !IsHost(h.To):
 		return errors.New("to: want the name of a host, of 1 to 63 small letters, digits and -")
 	case !idForm.MatchString(h.ID):
 		return errors.New("id: want 1 to 128 letters, digits and . _ : -")

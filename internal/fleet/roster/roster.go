@@ -30,6 +30,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/base/text"
+	"github.com/openclawos/ocipd/internal/fleet/frame"
 )
 
 // Namespace is the namespace of the signatures of rosters.
@@ -205,7 +206,7 @@ func (h *Host) Fingerprints() (sign, seal string) {
 
 // check checks the members of a host.
 func (h *Host) check() error {
-	if !hostName.MatchString(h.Name) {
+	if !frame.IsHost(h.Name) {
 		return fmt.Errorf("host: want 1 to 63 small letters, digits and -, got %q", text.Clip(h.Name, maxName))
 	}
 	if h.Epoch < 1 {
@@ -221,10 +222,7 @@ func (h *Host) check() error {
 	return nil
 }
 
-var (
-	hostName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
-	agentID  = regexp.MustCompile(`^[^\s:*]+$`)
-)
+var agentID = regexp.MustCompile(`^[^\s:*]+$`)
 
 func (p *parser) agent(number int, line []byte) error {
 	var a Agent
@@ -374,8 +372,14 @@ func Lines(data []byte) (Host, []Agent, error) {
 	return r.Hosts[0], r.Agents, nil
 }
 
-// Signed returns the bytes under the signature, and the armored signature.
-func (r *Roster) Signed() (text []byte, armored string) { return r.signed, r.signature }
+// Signed reports why a roster does not count, or nil: verify checks its armored signature over the
+// bytes before it. The error is a [*LineError].
+func (r *Roster) Signed(verify func(armored, text []byte) error) error {
+	if err := verify([]byte(r.signature), r.signed); err != nil {
+		return &LineError{bytes.Count(r.signed, []byte("\n")) + 1, "signature: " + err.Error()}
+	}
+	return nil
+}
 
 // Digest is the SHA-256 of the file, as "sha256:" and hexadecimal digits.
 func (r *Roster) Digest() string { return r.digest }

@@ -41,7 +41,7 @@ func TestRoster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	signed, armored := r.Signed()
+	signed, armored := r.signed, r.signature
 	if r.Tenant != "acme-corp" || r.Version != 7 || len(r.Hosts) != 2 || len(r.Agents) != 2 || armored != "SIGNATURE" || r.Line(1) != 5 {
 		t.Errorf("it is %+v", r)
 	}
@@ -95,6 +95,10 @@ func TestRefused(t *testing.T) {
 		"cut off":                 {text[:len(text)-1], 6, "cut off"},
 		"an empty line":           {lines[0] + "\n" + strings.Join(lines[1:], ""), 2, "no JSON object"},
 		"no head":                 {strings.Join(lines[1:], ""), 1, "cannot be read"},
+		"a tenant of two lines":   {replaced("acme-corp", `acme\ncorp`), 1, "U+000A"},
+		"a tenant with an escape": {replaced("acme-corp", `acme\u001b[2J`), 1, "U+001B"},
+		"a tenant with a C1":      {replaced("acme-corp", `acme\u0085`), 1, "U+0085"},
+		"a user with a tab":       {replaced(`"user_id":"bob"`, `"user_id":"b\tob"`), 5, "U+0009"},
 		"no version":              {replaced(`,"version":1`, ""), 1, "version: it is missing"},
 		"version zero":            {replaced(`"version":1`, `"version":0`), 1, "version: want"},
 		"an unknown member":       {replaced(`{"host":"host-a"`, `{"host":"host-a","port":7}`[:len(`{"host":"host-a","port":7`)]), 2, "cannot be read"},
@@ -186,8 +190,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, armored := r.Signed()
-		whole, err := Sign(lines, armored)
+		whole, err := Sign(lines, r.signature)
 		if err != nil {
 			t.Fatalf("%q is not read again: %v", b, err)
 		}
