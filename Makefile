@@ -54,7 +54,7 @@ HAVE_CC = printf '\#include <stdlib.h>\nint main(void) { return 0; }\n' | \
 	$$($(GO) env CC) -x c -o /dev/null - >/dev/null 2>&1
 
 .DEFAULT_GOAL := build
-.PHONY: build run install uninstall demo test test-long race fuzz e2e e2e-witness mutants bench detection profile fault soak reference page size cover lint vuln fmt dist sdk dist-test machine-test clean help
+.PHONY: build run install uninstall demo test test-long race fuzz e2e e2e-witness mutants bench detection profile fault soak reference page pictures size cover lint vuln fmt dist sdk dist-test machine-test clean help
 
 build: ## build the static binary bin/ocipd
 	CGO_ENABLED=0 $(GO) build $(COMPILED) -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/ocipd
@@ -164,6 +164,9 @@ reference: ## write the generated pages of docs from their tables
 page: ## bundle the console's page (ARGS="-check": compare it with the bundle that is there)
 	cd packaging/tools && $(GO) build -buildvcs=false -o '$(CURDIR)/bin/page' ./page
 	cd internal/bridge/console/page && '$(CURDIR)/bin/page' $(ARGS)
+
+pictures: ## make the pictures of the console's guide anew, with the chromium that is installed
+	UPDATE_SAMPLES=1 $(GO) test -count=1 -run '^TestScreens$$' ./internal/bridge/console/page
 
 size: ## print how many lines of code the promise rests on
 	@$(GO) test -count=1 -run '^TestTrustedBase$$' -v ./test/archtest | sed -n 's/^ *| //p'

@@ -49,6 +49,9 @@ func TestAccessible(t *testing.T) {
 				{"/tasks", `document.querySelectorAll(".list .row").length === 2`, ""},
 				{"", `document.querySelector(".effect")`, `document.querySelector(".list .row:last-child").click()`},
 				{"/health", `document.querySelector(".health") && document.querySelector(".grid")`, ""},
+				{"/trends", `document.querySelectorAll(".chart svg").length === 4`, ""},
+				{"/map", `document.querySelector(".map table") && document.querySelector(".picture svg, details:not([open])")`, ""},
+				{"", `document.querySelector(".picture .badge")`, `document.querySelector(".map details").open = true`},
 				{"/enrol", `document.querySelector("input[inputmode]")`, ""},
 				{"", `document.querySelector("dialog select")`, `document.querySelector("header .stop").click()`},
 			} {

@@ -51,6 +51,18 @@ func TestScreens(t *testing.T) {
 		w.visit("/health")
 		w.until(`document.querySelectorAll(".health").length > 0`)
 		w.picture("health-" + view.name)
+		w.made = history
+		w.visit("/trends?by=days")
+		w.until(`document.querySelectorAll(".chart svg").length === 4`)
+		w.picture("trends-" + view.name)
+		w.guide("console-trends-" + view.name)
+		w.made = nil
+		w.visit("/map")
+		w.until(`document.querySelector(".map table")`)
+		w.do(chromedp.Evaluate[chromedp.Void](`document.querySelector(".map details").open = true; undefined`))
+		w.until(`document.querySelector(".picture .badge")`)
+		w.picture("map-" + view.name)
+		w.guide("console-map-" + view.name)
 	}
 	for _, fault := range w.faults {
 		t.Error(fault)

@@ -53,7 +53,8 @@ const instrument = `(() => {
 // inspection goes through screens, and says what no text may bring about.
 const inspection = `(async (screens, odd) => {
 	const frame = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
-	const known = new Set("HTML HEAD META TITLE LINK SCRIPT BODY DIV HEADER NAV MAIN SECTION ARTICLE ASIDE FIGURE A B I P H1 H2 SMALL SPAN BDI MARK PRE CODE BUTTON INPUT LABEL SELECT OPTION DATALIST DETAILS SUMMARY DL DT DD OL UL LI KBD DIALOG FORM FIELDSET LEGEND TEXTAREA".split(" "));
+	const known = new Set("HTML HEAD META TITLE LINK SCRIPT BODY DIV HEADER NAV MAIN SECTION ARTICLE ASIDE FIGURE A B I P H1 H2 SMALL SPAN BDI MARK PRE CODE BUTTON INPUT LABEL SELECT OPTION DATALIST DETAILS SUMMARY DL DT DD OL UL LI KBD DIALOG FORM FIELDSET LEGEND TEXTAREA TABLE THEAD TBODY TR TH TD".split(" "));
+	const drawn = new Set("svg g rect path circle line text".split(" "));
 	const found = [];
 	const hidden = new RegExp(odd, "u");
 	for (const s of screens) {
@@ -62,7 +63,7 @@ const inspection = `(async (screens, odd) => {
 		await frame();
 		const all = document.querySelectorAll("*");
 		for (const e of all) {
-			if (!known.has(e.tagName)) found.push(s + ": an element " + e.tagName);
+			if (!known.has(e.tagName) && !(drawn.has(e.tagName) && e.closest("svg.drawn"))) found.push(s + ": an element " + e.tagName);
 			for (const a of e.attributes) {
 				if (/^on|^src(set|doc)?$|^action$|^formaction$|^popover/.test(a.name) && !(e.tagName === "SCRIPT" && a.value === "/app.js")) found.push(s + ": an attribute " + a.name);
 				if (a.name === "href" && !/^(#\/|\/app\.css$)/.test(a.value)) found.push(s + ": an address " + a.value.slice(0, 80));
@@ -136,7 +137,7 @@ func everyText(t *testing.T, step int) {
 		w.pushed <- map[string]any{"kind": "status", "status": shown}
 		w.pushed <- map[string]any{"kind": "record", "record": record}
 		w.pushed <- map[string]any{"kind": "request", "approval": row, "why": why, "rank": 0, "like": like}
-		screens := []string{"/now", "/waiting", "/waiting/" + one.ApprovalID, "/messages", "/messages/" + one.DispatchID, "/tasks", "/tasks/" + tasks.Tasks[0].ID, "/health"}
+		screens := []string{"/now", "/waiting", "/waiting/" + one.ApprovalID, "/messages", "/messages/" + one.DispatchID, "/tasks", "/tasks/" + tasks.Tasks[0].ID, "/health", "/trends", "/map"}
 		names, _ := json.Marshal(screens)
 		for _, found := range eval[[]string](w, inspection+"("+string(names)+", "+quote(oddCharacters)+")") {
 			t.Errorf("text %d: %s", round, found)

@@ -20,7 +20,6 @@ import (
 	"time"
 
 	"github.com/chromedp/cdproto/emulation"
-	protocol "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/go-json-experiment/json"
@@ -61,6 +60,8 @@ type world struct {
 	link func() string
 	// answer, if set, replaces the result of a method before the page gets it.
 	answer func(method string, result jsontext.Value) jsontext.Value
+	// made, if set, answers a call in place of the daemon, unless it returns nil.
+	made func(method string, params jsontext.Value) any
 	// pushed are lines for the stream besides those of the daemon.
 	pushed chan any
 
@@ -234,7 +235,7 @@ func (w *world) ServeHTTP(out http.ResponseWriter, in *http.Request) {
 	out.Header().Set("Content-Type", "application/json")
 	switch in.URL.Path {
 	case "/session":
-		_, _ = io.WriteString(out, `{"token":"t","person":{"name":"uid:1000","uid":1000}}`)
+		_, _ = io.WriteString(out, `{"token":"t","person":"uid:1000"}`)
 	case "/prove":
 		prove(out, body)
 	case "/health":
@@ -288,6 +289,12 @@ func (w *world) relay(ctx context.Context, out http.ResponseWriter, body []byte)
 	if err := json.Unmarshal(body, &call); err != nil {
 		fault(out, err)
 		return
+	}
+	if w.made != nil {
+		if result := w.made(call.Method, call.Params); result != nil {
+			put(out, map[string]any{"result": result})
+			return
+		}
 	}
 	c, err := w.operator(ctx)
 	if err != nil {
@@ -456,7 +463,7 @@ func (w *world) watch() {
 	if err := chromedp.Listen(w.browser, func(ev any) {
 		switch ev := ev.(type) {
 		case *runtime.EventExceptionThrown:
-			w.found("exception: " + ev.ExceptionDetails.Text)
+			w.found(ev.ExceptionDetails.Text + " " + thrown(ev.ExceptionDetails.Exception))
 		}
 	}); err != nil {
 		w.Fatal(err)
@@ -510,22 +517,6 @@ func eval[T any](w *world, expression string) T {
 	return v
 }
 
-// guide makes a picture of the guide anew, with UPDATE_SAMPLES=1.
-func (w *world) guide(name string) {
-	w.Helper()
-	of := []string{"console-now-1280-light", "console-request-1280-light", "console-request-390-dark", "console-messages-1280-dark"}
-	if os.Getenv("UPDATE_SAMPLES") == "" || !slices.Contains(of, name) {
-		return
-	}
-	w.do(chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
-		shot, err := chromedp.Call(ctx, protocol.CaptureScreenshot, protocol.CaptureScreenshotParams{Format: protocol.CaptureScreenshotFormatWebp, Quality: new(int64(60))})
-		if err != nil {
-			return err
-		}
-		return os.WriteFile("../../../../docs/pictures/"+name+".webp", shot.Data, 0o600)
-	}))
-}
-
 // picture keeps a screenshot, if CONSOLE_PICTURES names a folder.
 func (w *world) picture(name string) {
 	w.Helper()
@@ -553,4 +544,12 @@ func encode(v any) jsontext.Value {
 		panic(err)
 	}
 	return b
+}
+
+// thrown is what an exception says.
+func thrown(o *runtime.RemoteObject) string {
+	if o == nil {
+		return ""
+	}
+	return o.Description
 }

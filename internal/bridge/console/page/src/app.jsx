@@ -10,14 +10,19 @@ import { Waiting, total } from "./waiting.jsx";
 import { Approval } from "./approval.jsx";
 import { Message, Messages } from "./messages.jsx";
 import { Task, Tasks } from "./tasks.jsx";
+import { Trends } from "./trends.jsx";
+import { MapScreen } from "./map.jsx";
 import { Health } from "./health.jsx";
 import { Enrol } from "./enrol.jsx";
 import { Paused, Stop } from "./stop.jsx";
 
 const SCREENS = [["now", "Now", "◉"], ["waiting", "Waiting", "‖"], ["messages", "Messages", "≡"], ["tasks", "Tasks", "▤"], ["health", "Health", "✚"]];
 
+// The pictures are of messages, and stand behind their screen.
+const PICTURES = [["trends", "Trends"], ["map", "Map"]];
+
 const Help = ({ close }) => <Ask title="Keys" close={close}><dl class="keys">
-  {[["1 – 5", "the screens"], ["/", "filter"], ["j  k  ↓  ↑", "the next and the last row"], ["Enter", "open the row"], ["a  d  t  r", "approve, deny, take over, resolve"], ["Esc", "close, or back to the list"], ["?", "these keys"]].map(([k, v]) => <Fragment><dt><kbd>{k}</kbd></dt><dd>{v}</dd></Fragment>)}</dl></Ask>;
+  {[["1 – 5", "the screens"], ["6  7", "trends, and the map of who writes to whom"], ["/", "filter"], ["j  k  ↓  ↑", "the next and the last row"], ["Enter", "open the row"], ["a  d  t  r", "approve, deny, take over, resolve"], ["Esc", "close, or back to the list"], ["?", "these keys"]].map(([k, v]) => <Fragment><dt><kbd>{k}</kbd></dt><dd>{v}</dd></Fragment>)}</dl></Ask>;
 
 const Out = () => <main class="out"><h1>ocipd</h1><div class="panel">{lost.value && <p role="alert"><Text s={lost.value} /></p>}<p>This page needs a link of its own. Make one in a terminal:</p><Copy text="ocipd console" /></div></main>;
 
@@ -26,6 +31,8 @@ const screen = ({ screen, id }) => {
     case "now": return <Now />;
     case "waiting": return id ? <Approval key={id} id={id} /> : <Waiting />;
     case "messages": return id ? <Message key={id} id={id} /> : <Messages />;
+    case "trends": return <Trends />;
+    case "map": return <MapScreen />;
     case "tasks": return id ? <Task key={id} id={id} /> : <Tasks />;
     case "health": return <Health />;
     case "enrol": return <Enrol />;
@@ -35,15 +42,15 @@ const screen = ({ screen, id }) => {
 
 function App() {
   const [stopping, setStopping] = useState(false), [help, setHelp] = useState(false);
-  const here = route.value;
-  useEffect(() => { document.title = (total.value ? `(${total.value}) ` : "") + "ocipd: " + (SCREENS.find(([k]) => k === here.screen)?.[1] ?? here.screen); });
+  const here = route.value, tab = PICTURES.some(([k]) => k === here.screen) ? "messages" : here.screen;
+  useEffect(() => { document.title = (total.value ? `(${total.value}) ` : "") + "ocipd: " + (SCREENS.concat(PICTURES).find(([k]) => k === here.screen)?.[1] ?? here.screen); });
   useLayoutEffect(() => {
     const key = (e) => {
       if (e.ctrlKey || e.metaKey || e.altKey || document.querySelector("dialog[open]")) return;
       const field = e.target.closest?.("input,textarea,select");
       if (field) { if (e.key === "Escape") { field.blur(); document.querySelector("[data-list]")?.focus(); } return; }
-      const tab = "12345".indexOf(e.key);
-      if (tab >= 0) go(SCREENS[tab][0]);
+      const place = "1234567".indexOf(e.key);
+      if (place >= 0) go([...SCREENS, ...PICTURES][place][0]);
       else if (e.key === "?") setHelp(true);
       else if (e.key === "/") document.querySelector("[data-filter]")?.focus();
       else if (e.key === "Escape" && here.id) go(here.screen);
@@ -62,7 +69,7 @@ function App() {
   return <Fragment>
     <header class="top">
       <a class="brand" href="#/now">ocipd{s?.audit?.log && <small><Text s={s.audit.log} /></small>}</a>
-      <nav class="tabs" aria-label="Screens">{SCREENS.map(([k, name, mark], i) => <a href={"#/" + k} class={"tab" + (here.screen === k ? " on" : "")} aria-current={here.screen === k ? "page" : undefined} title={"key " + (i + 1)}><i aria-hidden="true">{mark}</i><span>{name}</span>{k === "waiting" && total.value > 0 && <b class="n">{total.value > 999 ? "999+" : count(total.value)}</b>}</a>)}</nav>
+      <nav class="tabs" aria-label="Screens">{SCREENS.map(([k, name, mark], i) => <a href={"#/" + k} class={"tab" + (tab === k ? " on" : "")} aria-current={here.screen === k ? "page" : tab === k ? "true" : undefined} title={"key " + (i + 1)}><i aria-hidden="true">{mark}</i><span>{name}</span>{k === "waiting" && total.value > 0 && <b class="n">{total.value > 999 ? "999+" : count(total.value)}</b>}</a>)}</nav>
       <span class={"live" + (live ? "" : " gone")} role="status"><i aria-hidden="true" />{live ? "live" : since ? "gone since " + clock(since) : "connecting"}</span>
       <a class="person" href="#/enrol" title="Your decisions are recorded under this name, or the name of your passkey. Add a passkey here."><Text s={person.value} /></a>
       <button class="stop" onClick={() => setStopping(true)}><i aria-hidden="true">■</i> Stop</button>

@@ -7,6 +7,7 @@ import { Text, visible } from "./text.jsx";
 import { Copy, Empty, Facts, Fault, Level, Name, Verdict, at, bytes, clock, count, day, kind, plural, quoted, short, useLoad, words } from "./parts.jsx";
 import { check } from "./verify.js";
 import { go, link, route } from "./route.js";
+import { Inside, iso } from "./trends.jsx";
 import { FILTERS } from "./tables.js";
 
 const other = (r) => r.counterparty?.instanceId || r.counterparty?.userId || r.sessionKey || "";
@@ -49,27 +50,30 @@ export function parse(line) {
 }
 
 const DAYS = { "1h": 3600e3, "24h": 864e5, "7d": 6048e5 };
-export function commandOf(filter, since) {
+// moment is a time in an address: one of DAYS, or a date, as ISO 8601 has it. Another text is none.
+const moment = (t) => !t ? "" : Object.hasOwn(DAYS, t) ? t : isNaN(new Date(t)) ? "" : iso(t);
+export function commandOf(filter, since, until) {
   const flags = Object.entries(filter).filter(([, v]) => v).map(([name, v]) => {
     const flag = FILTERS.find(([f]) => f === name)?.[1] || name;
     return "--" + flag + " " + quoted(name === "result" && v === "require_approval" ? HOLD : v);
   });
   if (since) flags.push("--since " + since);
+  if (until) flags.push("--until " + until);
   return ["ocipd audit query", ...flags].join(" ");
 }
 
 // usePages is the log behind a filter, newest first: pages by a cursor, and new records on top.
-function usePages(filter, since) {
-  const key = JSON.stringify([filter, since]);
+function usePages(filter, since, until) {
+  const key = JSON.stringify([filter, since, until]);
   const [state, set] = useState({ rows: [], next: 0, key: "" });
   const busy = useRef(""), error = useRef(null);
-  const plain = !Object.keys(filter).length && !since;
+  const plain = !Object.keys(filter).length && !since && !until;
   const load = async (before, rows) => {
     const mine = key + before;
     if (busy.current === mine) return;
     busy.current = mine;
     try {
-      const asked = { ...filter, ...(since && { since: new Date(Date.now() - DAYS[since]).toISOString() }) };
+      const asked = { ...filter, ...(since && { since: DAYS[since] ? new Date(Date.now() - DAYS[since]).toISOString() : since }), ...(until && { until }) };
       const page = await call("audit.query", { ...(Object.keys(asked).length && { filter: asked }), limit: before ? 1000 : 200, ...(before && { before }) });
       if (busy.current !== mine) return;
       error.current = null;
@@ -87,7 +91,7 @@ function usePages(filter, since) {
   const fresh = useMemo(() => {
     if (state.key !== key) return [];
     const out = [];
-    for (let i = records.rows.length - 1; i >= 0 && records.rows[i].seq > top; i--) if (plain || matches(records.rows[i], filter)) out.push(records.rows[i]);
+    for (let i = records.rows.length - 1; i >= 0 && records.rows[i].seq > top; i--) if (plain || (!until || records.rows[i].time < until) && matches(records.rows[i], filter)) out.push(records.rows[i]);
     return out;
   }, [records.rev.value, state, key]);
   const rows = useMemo(() => fresh.length ? fresh.concat(state.rows) : state.rows, [fresh, state]);
@@ -104,21 +108,22 @@ const matches = (r, filter) => Object.entries(filter).every(([name, v]) => {
 
 export function Messages() {
   const query = route.value.query;
-  const [line, setLine] = useState(query.q ?? ""), [result, setResult] = useState(query.result ?? ""), [since, setSince] = useState(query.since ?? "");
-  useEffect(() => { setLine(query.q ?? ""); setResult(query.result ?? ""); setSince(query.since ?? ""); }, [route.value]);
+  const [line, setLine] = useState(query.q ?? ""), [result, setResult] = useState(query.result ?? ""), [since, setSince] = useState(moment(query.since)), [until, setUntil] = useState(moment(query.until));
+  useEffect(() => { setLine(query.q ?? ""); setResult(query.result ?? ""); setSince(moment(query.since)); setUntil(moment(query.until)); }, [route.value]);
   const { filter, unknown } = useMemo(() => parse(line), [line]);
   const full = result ? { ...filter, result } : filter;
-  const { rows, error, loading, more, whole } = usePages(full, since);
+  const { rows, error, loading, more, whole } = usePages(full, since, until);
   return <section class="screen messages" aria-label="Messages">
-    <div class="bar"><h1>Messages</h1>
+    <div class="bar"><h1>Messages</h1><Inside here="messages" />
       <div class="chips" role="group" aria-label="Result">{RESULTS.map(([v, name]) => <button class={"chip" + (result === v ? " on" : "")} aria-pressed={result === v} onClick={() => setResult(v)}>{name}</button>)}</div>
-      <div class="chips" role="group" aria-label="Time">{["1h", "24h", "7d"].map((v) => <button class={"chip" + (since === v ? " on" : "")} aria-pressed={since === v} onClick={() => setSince(since === v ? "" : v)}>{v}</button>)}</div>
+      <div class="chips" role="group" aria-label="Time">{["1h", "24h", "7d"].map((v) => <button class={"chip" + (since === v ? " on" : "")} aria-pressed={since === v} onClick={() => { setSince(since === v ? "" : v); setUntil(""); }}>{v}</button>)}</div>
+      {since && !DAYS[since] && <button class="chip on span" onClick={() => { setSince(""); setUntil(""); }} aria-label="Messages of any time"><Text s={at(since) + (until ? " – " + at(until) : "")} /> <i aria-hidden="true">✕</i></button>}
       <input type="search" data-filter list="filters" placeholder="agent:… code:… or words of the reason  ( / )" aria-label="Filter messages" value={line} onInput={(e) => setLine(e.target.value)} />
       <datalist id="filters">{FILTERS.map(([, flag, help]) => <option value={flag + ":"}>{help}</option>)}</datalist></div>
-    <div class="sub"><Copy text={commandOf(full, since)} />{unknown.length > 0 && <span class="t-bad">No filter is called <Text s={unknown.join(", ")} />.</span>}<span class="muted">{count(rows.length)}{!whole && "+"}</span></div>
+    <div class="sub"><Copy text={commandOf(full, since, until)} />{unknown.length > 0 && <span class="t-bad">No filter is called <Text s={unknown.join(", ")} />.</span>}<span class="muted">{count(rows.length)}{!whole && "+"}</span></div>
     <Fault e={error} />
     {rows.length ? <List rows={rows} keyOf={(r) => r.seq} draw={(r) => <Row r={r} />} open={(r) => go(...target(r))} more={more} label="Records, newest first" height={38} tall={66} />
-      : loading ? <p class="muted pad">Looking…</p> : Object.keys(full).length || since ? <Empty mark="·">No record has all of this.</Empty>
+      : loading ? <p class="muted pad">Looking…</p> : Object.keys(full).length || since || until ? <Empty mark="·">No record has all of this.</Empty>
       : <Empty mark="·" command="ocipd demo">No message was decided yet. To see some:</Empty>}
   </section>;
 }

@@ -5,6 +5,7 @@ import { Copy, Empty, Fault, Name, ago, at, count, kind, now, short, useLoad, wo
 import { Text } from "./text.jsx";
 import { Question, Request, groups, total, useQuestions } from "./waiting.jsx";
 import { Row, ends, target, what } from "./messages.jsx";
+import { Differs } from "./trends.jsx";
 import { go, link } from "./route.js";
 
 // bad are the lines that somebody has to see to.
@@ -72,7 +73,7 @@ function Day() {
   if (!value) return null;
   const [today, before] = value.map((s) => s.verdicts);
   return <section class="panel figures" aria-label="The last 24 hours"><h2>The last 24 hours <small>and the day before</small></h2><div>{[["held", "require_approval", "requireApproval"], ["refused", "deny", "deny"], ["sent", "allow", "allow"]].map(([word, result, key]) =>
-    <a class={"num v-" + result} href={link("messages", "", { result, since: "24h" })}><b>{count(today[key])}</b><span>{word}</span><small>{count(before[key])}<span class="hide"> the day before</span></small></a>)}</div></section>;
+    <a class={"num v-" + result} href={link("messages", "", { result, since: "24h" })}><b>{count(today[key])}</b><span>{word}</span><small>{count(before[key])}<span class="hide"> the day before</span> <Differs a={today[key]} b={before[key]} than="the day before" brief /></small></a>)}</div><p class="pictures"><a href="#/trends">Trends ›</a><a href="#/map">Map ›</a></p></section>;
 }
 
 function Last() {
