@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -260,4 +261,53 @@ func TestA2AProxyPassesForPeers(t *testing.T) {
 	b.until("what was not taken is on record", func() bool {
 		return len(b.recorded(`"event":"not_taken"`, "the webhook answered with status 404")) == 1
 	})
+}
+
+// postFrom posts from an address of this machine, as a peer of its own.
+func (a *a2aTrial) postFrom(from, at, body string) string {
+	a.t.Helper()
+	d := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	r, err := (&http.Client{Transport: &http.Transport{DialContext: d.DialContext, DisableKeepAlives: true}}).Post(at, "application/json", strings.NewReader(body))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	defer r.Body.Close()
+	text, err := io.ReadAll(r.Body)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return string(text)
+}
+
+// A peer that names the webhook of another peer has nothing sent there: the daemon decides for the peer
+// that asked, and the other one is of another tenant. A webhook that is given for a peer serves that
+// peer alone.
+func TestA2AProxyNotifiesAPeerAtItsOwn(t *testing.T) {
+	t.Parallel()
+	theirs, given := newWebhook(t), newWebhook(t)
+	rival := strings.Replace(benTeam, "directory:\n", "directory:\n  - {instance_id: agent-eve-1, user_id: eve, org_unit: sales, tenant_id: globex, accepts: [public], sessions: [\"a2a:unverified:127.0.0.1\"]}\n", 1)
+	b := &a2aTrial{proxyTrial: newProxyTrialOf(t, rival), peer: newA2APeer(t)}
+	b.rpc, b.web = interfacesOf(t, b.get(b.proxy("ann", b.token, "--listen", "127.0.0.1:0", "--url", b.peer.URL, "--webhook", theirs.URL, "--webhook", "unverified:127.0.0.2="+given.URL)))
+	// register returns the address at which the agent reports.
+	register := func(from, url string) (answer, at string) {
+		answer = b.postFrom(from, b.rpc, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"CreateTaskPushNotificationConfig","params":{"taskId":"t1","id":"h1","url":%q}}`, url))
+		return answer, b.peer.hookURL()
+	}
+	for from, url := range map[string]string{"127.0.0.2": theirs.URL, "127.0.0.1": given.URL, "127.0.0.3": theirs.URL} {
+		answer, at := register(from, url)
+		if !strings.Contains(answer, "ocipd: refused (WEBHOOK_REFUSED)") || at != "" {
+			t.Errorf("%s at another peer's webhook: %s, and the agent reports at %q", from, answer, at)
+		}
+	}
+	_, at := register("127.0.0.1", theirs.URL)
+	if status, text := b.notifies(at, fmt.Sprintf(wholeUpdate, "the report")); status != http.StatusForbidden || !strings.Contains(text, "CROSS_ENTERPRISE_BLOCKED") {
+		t.Errorf("to the peer of another tenant: %d %s", status, text)
+	}
+	_, at = register("127.0.0.2", given.URL+"/a")
+	if status, text := b.notifies(at, fmt.Sprintf(wholeUpdate, "the report")); status != http.StatusNoContent {
+		t.Errorf("to the peer that asked: %d %s", status, text)
+	}
+	if !strings.Contains(given.calls(), "the report") || theirs.calls() != "" {
+		t.Errorf("the peer that asked got %s, the other one %s", given.calls(), theirs.calls())
+	}
 }

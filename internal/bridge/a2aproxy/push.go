@@ -27,19 +27,44 @@ type Push struct {
 	Public   *url.URL
 	// Webhooks are the addresses to which notifications may go: these and those below them. A
 	// client cannot make the proxy call any other host.
-	Webhooks []*url.URL
+	Webhooks []Webhook
 }
 
-// Webhook reads an address of [Push.Webhooks]. One on another machine needs https.
-func Webhook(given string) (*url.URL, error) {
-	u, err := url.Parse(given)
+// Webhook is an address for notifications, and the addresses below it.
+type Webhook struct {
+	*url.URL
+	// Peer is the one calling peer whose address it is, such as "peer.example". If it is empty, a
+	// peer that calls has to be of the webhook's host.
+	Peer string
+}
+
+// ParseWebhook reads [PEER=]URL. A URL on another machine needs https.
+func ParseWebhook(given string) (w Webhook, err error) {
+	address := given
+	if peer, rest, ok := strings.Cut(given, "="); ok && !strings.Contains(peer, "/") {
+		if w.Peer, address = strings.ToLower(strings.TrimPrefix(peer, Channel+":")), rest; w.Peer == "" {
+			return w, fmt.Errorf("%q names no peer before its =", given)
+		}
+	}
+	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.Fragment != "" || u.RawQuery != "" {
-		return nil, fmt.Errorf("%q is no address of a webhook", given)
+		return w, fmt.Errorf("%q is no address of a webhook", given)
 	}
 	if ip := net.ParseIP(u.Hostname()); u.Scheme != "https" && u.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		return nil, fmt.Errorf("%q is to begin with https://, since it is on another machine", given)
+		return w, fmt.Errorf("%q is to begin with https://, since it is on another machine", given)
 	}
-	return u, nil
+	w.URL = u
+	return w, nil
+}
+
+// isOf reports whether the webhook is one of a calling peer. What is decided for a session must not
+// reach another one.
+func (w *Webhook) isOf(session string) bool {
+	peer := strings.TrimPrefix(session, Channel+":")
+	if w.Peer != "" {
+		return peer == w.Peer
+	}
+	return strings.EqualFold(w.Hostname(), strings.TrimPrefix(peer, unverified))
 }
 
 const (
@@ -137,7 +162,7 @@ func (p *Proxy) takeHook(q *request) *gatelink.Refusal {
 		return nil // a configuration inside a message is refused by its form
 	}
 	h := &hook{session: q.session, url: textOf(c, "url"), header: make(http.Header), taken: objectNode()}
-	if why := p.o.Push.forbids(h.url); why != "" {
+	if why := p.o.Push.forbids(q.session, p.o.Incoming, h.url); why != "" {
 		return &gatelink.Refusal{Code: "WEBHOOK_REFUSED", Reason: why}
 	}
 	if err := h.authenticate(c.get("token"), c.get("authentication")); err != nil {
@@ -153,19 +178,24 @@ func (p *Proxy) takeHook(q *request) *gatelink.Refusal {
 	return nil
 }
 
-// forbids says why no notification may go to an address.
-func (o *Push) forbids(given string) string {
+// forbids says why no notification of a session may go to an address. Calls is set for a session of a
+// peer that calls.
+func (o *Push) forbids(session string, calls bool, given string) string {
 	u, err := url.Parse(given)
 	// Two programs could read any other address as one of different hosts or places.
 	if err != nil || given == "" || len(given) > maxSecret || u.String() != given || u.User != nil || u.Fragment != "" || u.RawPath != "" ||
 		!plainPath(u.Path) || strings.ContainsFunc(u.RawQuery, unicode.IsControl) {
 		return fmt.Sprintf("%.200q is no plain address of a webhook", given)
 	}
-	for _, allowed := range o.Webhooks {
+	for i := range o.Webhooks {
+		allowed := &o.Webhooks[i]
 		base := strings.TrimSuffix(allowed.Path, "/")
-		if u.Scheme == allowed.Scheme && sameHost(u, allowed) && (strings.TrimSuffix(u.Path, "/") == base || strings.HasPrefix(u.Path, base+"/")) {
+		if (!calls || allowed.isOf(session)) && u.Scheme == allowed.Scheme && sameHost(u, allowed.URL) && (strings.TrimSuffix(u.Path, "/") == base || strings.HasPrefix(u.Path, base+"/")) {
 			return ""
 		}
+	}
+	if calls {
+		return fmt.Sprintf("the webhook %.200q is not at or below an address of --webhook for this peer, which is on its own host or given as %s=URL", given, strings.TrimPrefix(session, Channel+":"))
 	}
 	return fmt.Sprintf("the webhook %.200q is not at or below an address of --webhook", given)
 }

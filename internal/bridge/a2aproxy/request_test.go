@@ -100,14 +100,52 @@ func FuzzRequest(f *testing.F) {
 // Two programs read the same place in the address of a webhook, or it is refused.
 func TestWebhookPath(t *testing.T) {
 	t.Parallel()
-	push := &Push{Webhooks: []*url.URL{{Scheme: "https", Host: "h.example", Path: "/hooks"}}}
+	push := &Push{Webhooks: []Webhook{{URL: &url.URL{Scheme: "https", Host: "h.example", Path: "/hooks"}}}}
 	for given, want := range map[string]bool{
 		"/hooks": true, "/hooks/": true, "/hooks/a;v=1/b?c=d": true, "/hooks/%C3%A9": true, "/hooks/a%20b": true, "/hooks/a..b": true, "/hooks/..a": true, "/hooks/100%25": true,
 		"/hooks/..;/admin": false, "/hooks/..;x=1/admin": false, "/hooks/.;/a": false, "/hooks/;/../admin": false, "/hooks/;x/a": false, "/hooks/..%3B/admin": false, "/hooks/..%5Cadmin": false, "/hooks/%5c..%5cadmin": false,
 		"/hooks/a%00b": false, "/hooks/%09": false, "/hooks/%7F": false, "/hooks/%C2%85": false, "/hooks/%252e%252e/admin": false, "/hooks/..%255Cadmin": false, "/hooks/a%2500": false, "/hooks/%25252e%25252e/admin": false,
 	} {
-		if got := push.forbids("https://h.example"+given) == ""; got != want {
+		if got := push.forbids("a2a:h.example", true, "https://h.example"+given) == ""; got != want {
 			t.Errorf("%s passes: %v, want %v", given, got, want)
+		}
+	}
+}
+
+// A peer that calls has webhooks of its own host, or those that name it, and no other peer's.
+func TestWebhookIsOfItsPeer(t *testing.T) {
+	t.Parallel()
+	push := new(Push)
+	for _, given := range []string{"https://ann.example/hooks", "https://127.0.0.2/hooks", "ben.example=https://hooks.example/ben", "a2a:unverified:10.0.0.7=https://hooks.example/seven"} {
+		w, err := ParseWebhook(given)
+		if err != nil {
+			t.Fatal(err)
+		}
+		push.Webhooks = append(push.Webhooks, w)
+	}
+	for _, tc := range []struct {
+		session, given string
+		want           bool
+	}{
+		{"a2a:ann.example", "https://ann.example/hooks/a", true},
+		{"a2a:ann.example", "https://ANN.example/hooks/a", true},
+		{"a2a:unverified:127.0.0.2", "https://127.0.0.2/hooks", true},
+		{"a2a:ben.example", "https://hooks.example/ben/a", true},
+		{"a2a:unverified:10.0.0.7", "https://hooks.example/seven", true},
+		{"a2a:ben.example", "https://ann.example/hooks/a", false},
+		{"a2a:ann.example", "https://hooks.example/ben/a", false},
+		{"a2a:unverified:ben.example", "https://hooks.example/ben/a", false},
+		{"a2a:10.0.0.7", "https://hooks.example/seven", false},
+		{"a2a:hooks.example", "https://hooks.example/ben/a", false},
+		{"a2a:sub.ann.example", "https://ann.example/hooks/a", false},
+	} {
+		if got := push.forbids(tc.session, true, tc.given) == ""; got != tc.want {
+			t.Errorf("%s at %s passes: %v, want %v", tc.session, tc.given, got, tc.want)
+		}
+	}
+	for _, given := range []string{"=https://ann.example/", "a2a:=https://ann.example/", "ann.example=", "ann.example=ftp://ann.example/"} {
+		if _, err := ParseWebhook(given); err == nil {
+			t.Errorf("%q is a webhook", given)
 		}
 	}
 }
@@ -120,7 +158,7 @@ func FuzzWebhook(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, given string) {
-		if (&Push{Webhooks: []*url.URL{allowed}}).forbids(given) != "" {
+		if (&Push{Webhooks: []Webhook{{URL: allowed}}}).forbids("", false, given) != "" {
 			return
 		}
 		r, err := http.NewRequest(http.MethodPost, given, http.NoBody)

@@ -53,7 +53,8 @@ and the message is sent once it is approved. Without a running daemon nothing pa
 
 Push notifications pass if --webhook names the addresses to which they may go. The other side
 gets an address of the proxy in place of the webhook: one at --push-listen, where the peer has
-to reach it. With --listen, the agent's own server gets one of this machine.`,
+to reach it. With --listen, the agent's own server gets one of this machine, and a peer is
+notified at webhooks of its own host alone, or at those that PEER=URL names for it.`,
 		Example: "  ocipd a2a-proxy --agent ann --token-file ~/ann.token --url https://agents.example.com\n" +
 			"  ocipd a2a-proxy --agent ann --listen 127.0.0.1:7443 --url http://[::1]:9000",
 		Args: cobra.NoArgs,
@@ -70,7 +71,7 @@ to reach it. With --listen, the agent's own server gets one of this machine.`,
 	c.Flags().StringVar(&f.clientCA, "client-ca", "", "with --listen, peers are known by certificates of the authorities in `FILE` (PEM)")
 	c.Flags().StringVar(&f.ca, "ca", "", "trust the authorities in `FILE` (PEM) in place of the system's")
 	c.Flags().StringVar(&f.peerKey, "peer-key", "", "the peer is known by the key in `FILE` (PEM or JWK), with which it signs its card, and not by its certificate")
-	c.Flags().StringArrayVar(&f.webhooks, "webhook", nil, "let push notifications go to webhooks at or below `URL`; may stand more than once")
+	c.Flags().StringArrayVar(&f.webhooks, "webhook", nil, "let push notifications go to webhooks at or below `URL`, or PEER=URL with --listen; may stand more than once")
 	c.Flags().StringVar(&f.pushListen, "push-listen", "", "take push notifications at `ADDRESS`; without --listen that needs --cert and --key, unless it is one of this machine alone")
 	c.Flags().StringVar(&f.pushPublic, "push-public", "", "the other side knows the address of --push-listen as `URL`")
 	c.Flags().DurationVar(&f.hold, "hold", 4*time.Minute, "keep a call open for this `TIME` for a person")
@@ -157,11 +158,14 @@ func (f *a2aFlags) trust(o *a2aproxy.Options) error {
 func (f *a2aFlags) push(ctx context.Context, shown *tls.Certificate) (*a2aproxy.Push, error) {
 	p := new(a2aproxy.Push)
 	for _, given := range f.webhooks {
-		u, err := a2aproxy.Webhook(given)
+		w, err := a2aproxy.ParseWebhook(given)
+		if err == nil && w.Peer != "" && f.listen == "" {
+			err = errors.New("a peer in front of the address is for --listen")
+		}
 		if err != nil {
 			return nil, cli.Usagef("--webhook: %v", err)
 		}
-		p.Webhooks = append(p.Webhooks, u)
+		p.Webhooks = append(p.Webhooks, w)
 	}
 	at := f.pushListen
 	switch {
