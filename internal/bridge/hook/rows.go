@@ -80,9 +80,11 @@ var table = []Row{
 		Gated: []string{"each call of a tool, also of an MCP server, with `-p` as in a terminal"},
 		Open: []string{
 			"calls in a folder that its user does not trust: no hooks run there; Gemini CLI asks before calls that change something, and does not start with -p",
-			"what another hook makes of the arguments of an allowed call",
 		},
-		Off:   []string{"`hooksConfig.enabled: false` and `hooksConfig.disabled`, also in a project's `.gemini/settings.json`; `/hooks disable-all`, a folder without trust"},
+		Off: []string{
+			"`hooksConfig.enabled: false` and `hooksConfig.disabled`, also in a project's `.gemini/settings.json` and in `/etc/gemini-cli`; `ocipd integrate` and `ocipd doctor` name the file",
+			"`/hooks disable-all`, and a folder without trust",
+		},
 		Files: []string{"`~/.gemini/settings.json`"}, Guide: sharedGuide,
 	},
 	{
@@ -98,8 +100,8 @@ var table = []Row{
 			{"the hook takes longer than its time, or ends well and has said no JSON", false},
 		},
 		Gated: []string{"each call of a tool, also of an MCP server"},
-		Open:  []string{"what another hook makes of the arguments of an allowed call"},
-		Off:   []string{"`disableAllHooks` in the file of the hook, `~/.copilot/hooks/ocipd.json`"},
+		Open:  []string{"arguments that a hook of a plugin has changed after the call was allowed"},
+		Off:   []string{"`disableAllHooks` in the file of the hook or in `~/.copilot/settings.json`, and in a project's `.github/copilot/settings.json` or `.claude/settings.json`, also with `.local`; `disabledHooks` in `~/.copilot/settings.json`; `ocipd integrate` and `ocipd doctor` name the file"},
 		Files: []string{"`~/.copilot/mcp-config.json` (MCP servers)", "`~/.copilot/hooks/ocipd.json` (the hook)"}, Guide: sharedGuide,
 	},
 	{
@@ -113,7 +115,7 @@ var table = []Row{
 		Fails: []Failure{{"the program is missing, crashes, is killed, takes too long, or says no JSON (`failClosed`)", true}},
 		Gated: []string{"each call of a tool of the agent, also of an MCP server"},
 		Open:  []string{"completions of the editor (Tab)"},
-		Off:   []string{"its entry in `~/.cursor/hooks.json`"},
+		Off:   []string{"its entry in `~/.cursor/hooks.json`; `ocipd integrate` and `ocipd doctor` name a missing or changed one, and hooks of others there and in a project's `.cursor/hooks.json`, which can change a call"},
 		Files: []string{"`~/.cursor/mcp.json` (MCP servers)", "`~/.cursor/hooks.json` (the hook)"}, Guide: sharedGuide,
 	},
 	{
@@ -125,8 +127,8 @@ var table = []Row{
 		Input:   Input{When: "event", Tool: "tool_name", Arguments: "tool_input", Folder: "working_dir", Session: "session_id", Call: "tool_call_id"},
 		Parting: "__", Own: []string{"developer"}, Wait: hookWait,
 		Fails: []Failure{{"the program is missing, crashes, is killed, takes too long, or says no decision (`on_failure`)", true}},
-		Gated: []string{"each call of a tool, all of which belong to extensions"},
-		Off:   []string{"`disabledPlugins` in its settings, `plugins` in its `config.yaml`"},
-		Files: []string{"`~/.agents/plugins/ocipd/hooks/hooks.json` (the hook)"}, Guide: sharedGuide,
+		Gated: []string{"each call of a tool, all of which belong to extensions; a call of an extension behind the proxy is decided there too, as a message"},
+		Off:   []string{"`disabledPlugins` in `~/.config/goose/settings.json` or in a project's `.config/goose/settings.json`, also with `.local`; `plugins` in `~/.config/goose/config.yaml`; a project's plugin `.agents/plugins/ocipd`; `ocipd integrate` and `ocipd doctor` name the file"},
+		Files: []string{"`~/.config/goose/config.yaml` (extensions that are MCP servers)", "`~/.agents/plugins/ocipd/hooks/hooks.json` (the hook)"}, Guide: sharedGuide,
 	},
 }

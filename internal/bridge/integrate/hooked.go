@@ -14,7 +14,6 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/base/durable"
 	"github.com/openclawos/ocipd/internal/bridge/hook"
 	"github.com/openclawos/ocipd/internal/bridge/settingsfile"
@@ -38,17 +37,14 @@ type hooking struct {
 	besides map[string]string
 	// failed is put behind the command, for a shell.
 	failed string
-	// offs are settings that switch the hook off.
-	offs []switching
-}
-
-// switching is a setting that can switch a hook off: unless it has the value on, or, with on "", if
-// it lists the hook. projects is set if a project's settings can have it too.
-type switching struct {
-	file     string
-	path     []string
-	on       string
-	projects bool
+	// offs are settings that switch the hook off, and others are files with hooks of others that can
+	// change a call after the gate has allowed it: each in a folder of the user, or of a project.
+	offs   []switching
+	others []hookFile
+	// config is the file that lists servers, for a runtime that has it elsewhere, and read finds them.
+	config func(*Place) string
+	read   func(file string, text []byte) ([]entry, error)
+	member func(s *Server, path ...string) settingsfile.Item
 }
 
 // hookName is ocipd's name among hooks and plugins.
@@ -61,26 +57,37 @@ var hookings = map[string]hooking{
 		group: `{"matcher":"*","hooks":[{"name":"` + hookName + `","type":"command","command":$command,"timeout":300000}]}`,
 		// A hook that is killed or missing, and one that fails without a word, would let the call through.
 		failed: ` || { echo "ocipd: the hook has failed" >&2; exit 2; }`,
-		offs:   []switching{{"settings.json", []string{"hooksConfig", "enabled"}, "true", true}, {"settings.json", []string{"hooksConfig", "disabled"}, "", true}},
+		offs: []switching{
+			{"settings.json", []string{"hooksConfig", "enabled"}, "true", geminiProject, geminiMachine},
+			{"settings.json", []string{"hooksConfig", "disabled"}, "", geminiProject, geminiMachine},
+		},
+		others: []hookFile{{user: "settings.json"}, {user: "extensions/*/hooks/hooks.json"}, {project: ".gemini/settings.json"}},
 	},
 	"copilot": {
 		variable: "COPILOT_HOME", own: true, folder: ".copilot", servers: "mcp-config.json", hooks: "hooks/ocipd.json",
 		path:    []string{"hooks", "preToolUse"},
 		group:   `{"type":"command","exec":$program,"args":$words,"timeoutSec":300}`,
 		besides: map[string]string{"version": "1"},
-		offs:    []switching{{"hooks/ocipd.json", []string{"disableAllHooks"}, "false", false}},
+		offs: []switching{
+			{"hooks/ocipd.json", []string{"disableAllHooks"}, "false", nil, nil},
+			{"settings.json", []string{"disableAllHooks"}, "false", copilotProject, nil},
+			{"settings.json", []string{"disabledHooks"}, nobody, nil, nil},
+		},
+		others: []hookFile{{user: "hooks/*.json"}, {user: "settings.json"}, {project: ".github/hooks/*.json"}, {project: ".github/copilot/settings*.json"}, {project: ".claude/settings*.json"}},
 	},
 	"cursor": {
 		folder: ".cursor", servers: "mcp.json", hooks: "hooks.json",
 		path:    []string{"hooks", "preToolUse"},
 		group:   `{"command":$command,"timeout":300,"failClosed":true}`,
 		besides: map[string]string{"version": "1"},
+		others:  []hookFile{{user: "hooks.json"}, {project: ".cursor/hooks.json"}},
 	},
 	"goose": {
-		folder: ".agents", hooks: "plugins/" + hookName + "/hooks/hooks.json",
-		path:  []string{"hooks", "PreToolUse"},
-		group: `{"hooks":[{"type":"command","command":$command,"timeout":300,"on_failure":"block"}]}`,
-		offs:  []switching{{"../.config/goose/settings.json", []string{"disabledPlugins"}, "", false}},
+		variable: gooseVariable, folder: ".agents", hooks: goosePlugin + "/hooks/hooks.json",
+		path:   []string{"hooks", "PreToolUse"},
+		group:  `{"hooks":[{"type":"command","command":$command,"timeout":300,"on_failure":"block"}]}`,
+		offs:   []switching{{"../.config/goose/settings.json", []string{"disabledPlugins"}, "", []string{".config/goose/settings.json", ".config/goose/settings.local.json"}, nil}},
+		config: gooseConfig, read: readGoose, member: gooseMember,
 	},
 }
 
@@ -96,12 +103,18 @@ func hooked(name string) *Runtime {
 	if row.Run == "" {
 		open = append(open, "calls about which a version does otherwise than its documentation says: it was not run with ocipd")
 	}
-	return &Runtime{
+	r := &Runtime{
 		Name: row.Name, Title: row.Title, Program: row.Program, Open: open, row: row,
 		files: h.listing, read: readHooked, gates: hookGates, switches: hookSwitches, Canary: tryHook,
 		variable: h.variable, least: row.Least, exempts: func(s *Server) string { return s.Name },
 		member: claudeMember,
 	}
+	if h.config != nil {
+		r.files = func(p *Place) []string { return []string{h.config(p)} }
+		// A recipe or a plugin can have another extension of a name, so the hook asks about all.
+		r.read, r.member, r.exempts = h.read, h.member, func(*Server) string { return "" }
+	}
+	return r
 }
 
 // dir is the folder of the runtime's files.
@@ -188,8 +201,8 @@ func hookGates(r *Runtime, p *Place) ([]Edit, error) {
 	}
 	words := slices.Concat(p.finds(), []string{hookCommand, r.Name, tokenFlag, p.Token})
 	for i := range servers {
-		if s := &servers[i]; p.started(s) {
-			words = append(words, withoutFlag, s.Name)
+		if s := &servers[i]; p.started(s) && r.exempts(s) != "" {
+			words = append(words, withoutFlag, r.exempts(s))
 		}
 	}
 	line := shellLine(append([]string{p.Self}, words...)...)
@@ -265,82 +278,6 @@ func leftOut(value string) (names []string) {
 		names[i] = strings.Trim(names[i], "'")
 	}
 	return names
-}
-
-// hookSwitches finds settings of the user, or of the current project, that switch the hook off.
-func hookSwitches(r *Runtime, p *Place, _ bool) (list []off, err error) {
-	h := hookings[r.Name]
-	for _, s := range h.offs {
-		file := filepath.Join(h.dir(p), filepath.FromSlash(s.file))
-		text, err := durable.ReadFile(file)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, err
-		}
-		if what := s.found(text); what != "" {
-			list = append(list, off{Stray{File: file, What: what}, settingsfile.Gone{Item: s.item(text)}})
-		}
-		if p.Folder == "" || !s.projects {
-			continue
-		}
-		file = filepath.Join(p.Folder, h.folder, filepath.FromSlash(s.file))
-		if samePlace(file, filepath.Join(h.dir(p), filepath.FromSlash(s.file))) {
-			continue
-		}
-		switch text, err := durable.ReadUpTo(file, maxShared); {
-		case missing(err):
-		case err != nil:
-			list = append(list, off{Stray: Stray{File: file, What: "it cannot be read, and can switch the hook off"}})
-		default:
-			if what := s.found(text); what != "" {
-				list = append(list, off{Stray: Stray{File: file, What: what}})
-			}
-		}
-	}
-	return list, nil
-}
-
-// found says that a text has the setting, or anything that the runtime could take for it: a value of
-// another type, or one in which the runtime puts variables.
-func (s *switching) found(text []byte) string {
-	if len(bytes.TrimSpace(text)) == 0 {
-		return ""
-	}
-	value := settingsfile.Plain(text)
-	for _, name := range s.path {
-		list, err := members(value, span{0, len(value)})
-		if err != nil {
-			return "it cannot be read, and can switch the hook off"
-		}
-		i := slices.IndexFunc(list, func(m member) bool { return m.name == name })
-		if i < 0 {
-			return ""
-		}
-		value = value[list[i].at.begin:list[i].at.end]
-	}
-	var names []string
-	harmless := string(value) == s.on
-	if s.on == "" {
-		harmless = json.Unmarshal(value, &names) == nil && !slices.ContainsFunc(names, func(name string) bool { return name == hookName || strings.Contains(name, "$") })
-	}
-	if harmless {
-		return ""
-	}
-	return strings.Join(s.path, ".") + " is " + settingsfile.Short(string(value)) + ", so that the hook does not run"
-}
-
-// item is the part of a text that switches the hook off: the whole setting, or an element of a list.
-func (s *switching) item(text []byte) settingsfile.Item {
-	last := len(s.path) - 1
-	element := &settingsfile.JSON{Path: s.path, Value: `"` + hookName + `"`, Ours: func(v jsontext.Value) bool {
-		name, ok := api.Text(v)
-		return ok && name == hookName
-	}}
-	if s.on == "" {
-		if without, err := element.Strip(text); err == nil && !bytes.Equal(without, text) {
-			return element
-		}
-	}
-	return &settingsfile.JSON{Path: s.path[:last], Name: s.path[last], Value: s.on}
 }
 
 // tryHook runs the entered hook as the runtime does, and asks it about a canary; then the proxies.

@@ -3,6 +3,7 @@ package integrate
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -75,6 +76,58 @@ func TestServerOfAnotherDaemon(t *testing.T) {
 		s := &Server{Command: p.Self, Args: append([]string{"--socket", "/s", serveCommand}, tc.more...)}
 		if _, own, _ := p.behind(s); own != tc.own {
 			t.Errorf("%v: %t", s.Args, own)
+		}
+	}
+}
+
+// Every file that loosens or disables a gate is named: of the user, of the project and of the folders
+// above it, and of the machine. Files of others are not changed.
+func TestHookFilesOfOthers(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ runtime, file, text, want string }{
+		{"gemini", "home/.gemini/settings.json", `{"hooks":{"BeforeTool":[{"hooks":[{"command":"x"}]}]}}`, "hooks.BeforeTool[0] can change a call"},
+		{"gemini", "home/.gemini/settings.json", `{"hooks":{"BeforeTool":[{"hooks":[]}],"AfterTool":[{"hooks":[{"command":"x"}]}]}}`, ""},
+		{"gemini", "home/.gemini/extensions/e/hooks/hooks.json", `{"hooks":{"BeforeTool":[{"hooks":[{"command":"x"}]}]}}`, "hooks.BeforeTool[0] can change a call"},
+		{"gemini", "work/.gemini/settings.json", `{"hooks":{"BeforeTool":"x"}}`, "hooks.BeforeTool[0] can change a call"},
+		{"gemini", "work/.gemini/settings.json", `{"hooksConfig":{"enabled":false}}`, "hooksConfig.enabled is false"},
+		{"gemini", "etc/gemini-cli/settings.json", `{"hooksConfig":{"enabled":false}}`, "hooksConfig.enabled is false"},
+		{"copilot", "home/.copilot/settings.json", `{"disableAllHooks":true}`, "disableAllHooks is true"},
+		{"copilot", "home/.copilot/settings.json", `{"disabledHooks":["ab12"]}`, "disabledHooks is"},
+		{"copilot", "home/.copilot/settings.json", `{"disabledHooks":[],"disableAllHooks":false}`, ""},
+		{"copilot", "home/.copilot/hooks/other.json", `{"version":1,"hooks":{"preToolUse":[{"type":"command","bash":"x"}]}}`, "hooks.preToolUse[0] can change a call"},
+		{"copilot", "work/.github/copilot/settings.local.json", `{"disableAllHooks":true}`, "disableAllHooks is true"},
+		{"copilot", "work/.claude/settings.json", `{"disableAllHooks":true}`, "disableAllHooks is true"},
+		{"copilot", "work/.claude/settings.local.json", `{"hooks":{"PreToolUse":[{"hooks":[{"type":"command","command":"x"}]}]}}`, "hooks.PreToolUse[0] can change a call"},
+		{"copilot", "work/.github/hooks/a.json", `{"version":1,"hooks":{"preToolUse":[{"type":"command","bash":"x"}]}}`, "hooks.preToolUse[0] can change a call"},
+		{"copilot", "work/.github/hooks/a.json", `{"version":1,`, "it cannot be read"},
+		{"copilot", "work/.github/hooks/a.json", `{"version":1,"hooks":{"postToolUse":[{"type":"command","bash":"x"}]}}`, ""},
+		{"cursor", "home/.cursor/hooks.json", `{"version":1,"hooks":{"preToolUse":[{"command":"x"}]}}`, "hooks.preToolUse[0] can change a call"},
+		{"cursor", "work/.cursor/hooks.json", "{\n// mine\n\"hooks\":{\"preToolUse\":[{\"command\":\"x\"}]}}", "hooks.preToolUse[0] can change a call"},
+		{"goose", "home/.config/goose/settings.json", `{"disabledPlugins":["ocipd"]}`, "disabledPlugins is"},
+		{"goose", "work/.config/goose/settings.json", `{"disabledPlugins":["ocipd"]}`, "disabledPlugins is"},
+		{"goose", "work/.config/goose/settings.json", `{"disabledPlugins":["another"]}`, ""},
+	} {
+		root := t.TempDir()
+		file := filepath.Join(root, filepath.FromSlash(tc.file))
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(tc.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		p := &Place{Home: filepath.Join(root, "home"), Folder: filepath.Join(root, "work", "inside"), Etc: filepath.Join(root, "etc"), Getenv: func(string) string { return "" }}
+		list, err := hookSwitches(hooked(tc.runtime), p, false)
+		if err != nil || len(list) > 1 || (tc.want != "") != (len(list) == 1) {
+			t.Errorf("%s, %s: %v, %v", tc.file, tc.text, list, err)
+			continue
+		}
+		if len(list) == 0 {
+			continue
+		}
+		one := list[0]
+		foreign := !strings.HasPrefix(tc.file, "home/")
+		if one.File != file || !strings.Contains(one.What, tc.want) || foreign && one.out != nil || strings.HasPrefix(tc.file, "work/") != (one.Scope != "") {
+			t.Errorf("%s, %s: %+v", tc.file, tc.text, one)
 		}
 	}
 }
