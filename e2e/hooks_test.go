@@ -24,6 +24,8 @@ type hookedRuntime struct {
 	args     []string
 	// off is an edit of a file with which it runs no hook, and says is how that is named.
 	file, off, says string
+	// project is a file of a project's with which it runs no hook there.
+	project, projects string
 }
 
 const chatEntry = `{"mcpServers": {"chat": {"command": "node", "args": ["CHAT", "LOG"]TOOLS}}`
@@ -38,6 +40,7 @@ var hookedRuntimes = []hookedRuntime{
 		},
 		args: []string{"-m", "gemini-2.5-flash", "--yolo", "-p", "go on"},
 		file: ".gemini/settings.json", off: `{"hooksConfig": {"enabled": false}, `, says: "hooksConfig.enabled is false, so that the hook does not run",
+		project: ".gemini/settings.json", projects: `{"hooks": null}`,
 	},
 	{
 		name: "copilot", shell: "bash", chat: "slack_post_message",
@@ -48,6 +51,7 @@ var hookedRuntimes = []hookedRuntime{
 		},
 		args: []string{"--allow-all-tools", "-p", "go on"},
 		file: ".copilot/hooks/ocipd.json", off: `{"disableAllHooks": true, `, says: "disableAllHooks is true, so that the hook does not run",
+		project: ".github/copilot/settings.json", projects: `{"disableAllHooks": true}`,
 	},
 }
 
@@ -156,6 +160,23 @@ func (h *hookedRuntime) try(t *testing.T) {
 	ocipd("integrate", h.name, "--agent", "ann")
 	if told, out := run(command("curl --version")); !strings.Contains(told, "a shell command names curl") {
 		t.Errorf("entered again, a denied command: %s\n%s", told, out)
+	}
+	// A project's setting of that kind is named in the project.
+	r.write("project/"+h.project, h.projects)
+	within := func(words ...string) []string {
+		return append([]string{"-c", `cd "$0" && exec "$@"`, r.at("project")}, words...)
+	}
+	told, _ := r.tool(h.model, func(api *standIn) (string, error) {
+		return r.run(append(append(env, "COPILOT_ALLOW_ALL=true"), h.env(api.URL)...), "/bin/sh", within(append([]string{h.name}, h.args...)...)...)
+	}, command("curl --version"))
+	if strings.Contains(told, "ocipd") {
+		t.Errorf("with hooks off in a project it has asked all the same: %s", told)
+	}
+	if out, err := r.run(env, "/bin/sh", within(program, "--config", r.at("ocipd.yaml"), "--socket", r.socket, "doctor")...); err == nil || !strings.Contains(strings.Join(strings.Fields(out), " "), "project/"+h.project+": ") {
+		t.Errorf("with hooks off in a project, doctor says %v\n%s", err, out)
+	}
+	if err := os.RemoveAll(r.at("project")); err != nil {
+		t.Fatal(err)
 	}
 	// Nobody answers.
 	closed := func(how string) {

@@ -60,6 +60,7 @@ var hookings = map[string]hooking{
 		offs: []switching{
 			{"settings.json", []string{"hooksConfig", "enabled"}, "true", geminiProject, geminiMachine},
 			{"settings.json", []string{"hooksConfig", "disabled"}, "", geminiProject, geminiMachine},
+			{"settings.json", []string{"hooks"}, object, geminiProject, geminiMachine},
 		},
 		others: []hookFile{{user: "settings.json"}, {user: "extensions/*/hooks/hooks.json"}, {project: ".gemini/settings.json"}},
 	},
@@ -107,7 +108,7 @@ func hooked(name string) *Runtime {
 		Name: row.Name, Title: row.Title, Program: row.Program, Open: open, row: row,
 		files: h.listing, read: readHooked, gates: hookGates, switches: hookSwitches, Canary: tryHook,
 		variable: h.variable, least: row.Least, exempts: func(s *Server) string { return s.Name },
-		member: claudeMember,
+		member: claudeMember, elsewhere: h.machineServers,
 	}
 	if h.config != nil {
 		r.files = func(p *Place) []string { return []string{h.config(p)} }
@@ -199,9 +200,14 @@ func hookGates(r *Runtime, p *Place) ([]Edit, error) {
 	if err != nil {
 		return nil, err
 	}
+	machine, err := r.Elsewhere(p)
+	if err != nil {
+		return nil, err
+	}
 	words := slices.Concat(p.finds(), []string{hookCommand, r.Name, tokenFlag, p.Token})
 	for i := range servers {
-		if s := &servers[i]; p.started(s) && r.exempts(s) != "" {
+		s := &servers[i]
+		if p.started(s) && r.exempts(s) != "" && !slices.ContainsFunc(machine, func(m Server) bool { return m.Name == s.Name && !m.Gated() }) {
 			words = append(words, withoutFlag, r.exempts(s))
 		}
 	}

@@ -3,6 +3,7 @@ package integrate
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -91,6 +92,12 @@ func TestHookFilesOfOthers(t *testing.T) {
 		{"gemini", "work/.gemini/settings.json", `{"hooks":{"BeforeTool":"x"}}`, "hooks.BeforeTool[0] can change a call"},
 		{"gemini", "work/.gemini/settings.json", `{"hooksConfig":{"enabled":false}}`, "hooksConfig.enabled is false"},
 		{"gemini", "etc/gemini-cli/settings.json", `{"hooksConfig":{"enabled":false}}`, "hooksConfig.enabled is false"},
+		{"gemini", "etc/gemini-cli/system-defaults.json", `{"hooksConfig":{"disabled":["ocipd"]}}`, "hooksConfig.disabled is"},
+		{"gemini", "etc/gemini-cli/settings.json", `{"hooks":[]}`, "hooks is []"},
+		{"gemini", "work/.gemini/settings.json", `{"hooks":null}`, "hooks is null"},
+		{"gemini", "work/.gemini/settings.json", `{"hooks":{}}`, ""},
+		{"gemini", "named/settings.json", `{"hooksConfig":{"enabled":false}}`, "hooksConfig.enabled is false"},
+		{"gemini", "named/system-defaults.json", `{"hooksConfig":{"enabled":false}}`, "hooksConfig.enabled is false"},
 		{"copilot", "home/.copilot/settings.json", `{"disableAllHooks":true}`, "disableAllHooks is true"},
 		{"copilot", "home/.copilot/settings.json", `{"disabledHooks":["ab12"]}`, "disabledHooks is"},
 		{"copilot", "home/.copilot/settings.json", `{"disabledHooks":[],"disableAllHooks":false}`, ""},
@@ -116,6 +123,11 @@ func TestHookFilesOfOthers(t *testing.T) {
 			t.Fatal(err)
 		}
 		p := &Place{Home: filepath.Join(root, "home"), Folder: filepath.Join(root, "work", "inside"), Etc: filepath.Join(root, "etc"), Getenv: func(string) string { return "" }}
+		if strings.HasPrefix(tc.file, "named/") {
+			p.Getenv = func(name string) string {
+				return map[string]string{geminiSystemNamed: filepath.Join(root, "named", "settings.json")}[name]
+			}
+		}
 		list, err := hookSwitches(hooked(tc.runtime), p, false)
 		if err != nil || len(list) > 1 || (tc.want != "") != (len(list) == 1) {
 			t.Errorf("%s, %s: %v, %v", tc.file, tc.text, list, err)
@@ -129,5 +141,36 @@ func TestHookFilesOfOthers(t *testing.T) {
 		if one.File != file || !strings.Contains(one.What, tc.want) || foreign && one.out != nil || strings.HasPrefix(tc.file, "work/") != (one.Scope != "") {
 			t.Errorf("%s, %s: %+v", tc.file, tc.text, one)
 		}
+	}
+}
+
+// A server that the machine's settings of Gemini CLI put in the place of one behind the proxy is a stray, and
+// the hook asks about its calls once it is entered again.
+func TestMachinesServerTakesThePlace(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	r, p := hooked("gemini"), &Place{Home: dir, Etc: dir, Self: "/bin/ocipd", Token: "/t", Getenv: func(string) string { return "" }}
+	for name, text := range map[string]string{
+		".gemini/settings.json":    `{"mcpServers":{"chat":{"command":"chat"},"mail":{"command":"mail"}}}`,
+		"gemini-cli/settings.json": `{"mcpServers":{"chat":{"command":"other"}}} // the machine's`,
+	} {
+		file := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	strays, err := r.strayServers(p, []string{"chat", "mail"})
+	if err != nil || !slices.ContainsFunc(strays, func(s Stray) bool { return strings.Contains(s.File, "gemini-cli") }) {
+		t.Errorf("strays: %v, %v", strays, err)
+	}
+	edits, err := hookGates(r, p)
+	if err != nil || len(edits) == 0 {
+		t.Fatal(err)
+	}
+	if said := strings.Join(edits[0].Lines(), " "); strings.Contains(said, "--without chat") || !strings.Contains(said, "--without mail") {
+		t.Errorf("the hook is %s", said)
 	}
 }

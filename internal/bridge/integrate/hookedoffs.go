@@ -2,6 +2,7 @@ package integrate
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -18,8 +19,8 @@ import (
 )
 
 // switching is a setting that can switch a hook off: unless it has the value on, or, with on "", if
-// it lists the hook, or, with on [nobody], if it lists any. projects are the files below a project's
-// folder that can have it too, and machine those below /etc.
+// it lists the hook, or, with on [nobody], if it lists any, or, with on [object], unless it is an object.
+// projects are the files below a project's folder that can have it too, and machine those below /etc.
 type switching struct {
 	file              string
 	path              []string
@@ -30,11 +31,64 @@ type switching struct {
 // nobody is the value of a setting that lists hooks by keys which only the runtime knows.
 const nobody = "[]"
 
+// object is the value of a setting whose members are merged with those of other files. A value of another
+// kind takes the place of all of them.
+const object = "{}"
+
 var (
 	geminiProject  = []string{".gemini/settings.json"}
-	geminiMachine  = []string{"gemini-cli/settings.json", "gemini-cli/system-defaults.json"}
+	geminiMachine  = []string{geminiSystem, geminiDefaults}
 	copilotProject = []string{".github/copilot/settings.json", ".github/copilot/settings.local.json", ".claude/settings.json", ".claude/settings.local.json"}
 )
+
+// Files of Gemini CLI for all users of the machine, below /etc, and the variables that name others in their place.
+const (
+	geminiSystem        = "gemini-cli/settings.json"
+	geminiDefaults      = "gemini-cli/system-defaults.json"
+	geminiSystemNamed   = "GEMINI_CLI_SYSTEM_SETTINGS_PATH"
+	geminiDefaultsNamed = "GEMINI_CLI_SYSTEM_DEFAULTS_PATH"
+)
+
+// machineFile is a file of the machine. The second one of Gemini CLI is beside the first.
+func (p *Place) machineFile(name string) string {
+	system := cmp.Or(p.Getenv(geminiSystemNamed), filepath.Join(p.Etc, geminiSystem))
+	switch name {
+	case geminiSystem:
+		return system
+	case geminiDefaults:
+		return cmp.Or(p.Getenv(geminiDefaultsNamed), filepath.Join(filepath.Dir(system), filepath.Base(name)))
+	}
+	return filepath.Join(p.Etc, name)
+}
+
+// machineServers are the servers in the machine's settings. The runtime starts them in the place of the
+// user's servers of the same names.
+func (h *hooking) machineServers(p *Place) (list []Server, err error) {
+	var seen []string
+	for _, s := range h.offs {
+		for _, name := range s.machine {
+			file := p.machineFile(name)
+			if slices.Contains(seen, file) {
+				continue
+			}
+			seen = append(seen, file)
+			text, err := durable.ReadUpTo(file, maxShared)
+			if missing(err) {
+				continue
+			}
+			var entries []entry
+			if err == nil {
+				entries, err = readHooked(file, settingsfile.Plain(text))
+			}
+			if err != nil {
+				list = append(list, unreadServers(file, ""))
+				continue
+			}
+			list = append(list, p.sharedBy(file, "", entries)...)
+		}
+	}
+	return list, nil
+}
 
 // hookFile is a pattern of files that can have hooks of others: in the folder of the user's files, or
 // below the folder of a project.
@@ -70,7 +124,7 @@ func hookSwitches(r *Runtime, p *Place, _ bool) (list []off, err error) {
 			list = append(list, off{Stray{File: file, What: what}, s.out(text)})
 		}
 		for _, name := range s.machine {
-			list = append(list, s.foreign(filepath.Join(p.Etc, name), "")...)
+			list = append(list, s.foreign(p.machineFile(name), "")...)
 		}
 		for _, folder := range p.above() {
 			for _, name := range s.projects {
@@ -226,6 +280,8 @@ func (s *switching) found(text []byte) string {
 	var names []string
 	harmless := string(value) == s.on
 	switch s.on {
+	case object:
+		harmless = jsontext.Value(value).Kind() == '{'
 	case nobody:
 		harmless = json.Unmarshal(value, &names) == nil && len(names) == 0
 	case "":
