@@ -225,6 +225,9 @@ func Version(ctx context.Context, program string) string {
 // versionNumber finds a version in a program's own words.
 var versionNumber = regexp.MustCompile(`[0-9]+\.[0-9]+\.[0-9]+`)
 
+// Number is the number in a program's own words for its version, or these words if there is none.
+func Number(version string) string { return cmp.Or(versionNumber.FindString(version), version) }
+
 // hookedRuntimes are those with a row of hooks alone.
 var hookedRuntimes = []*Runtime{hooked("gemini"), hooked("copilot"), hooked("cursor"), hooked("goose")}
 

@@ -490,7 +490,7 @@ func (s *command) listIntegrations(ctx context.Context, p *integrate.Place, asJS
 		}
 		list = append(list, rows...)
 	}
-	t := &term.Table{Columns: []term.Column{{Title: "RUNTIME", Whole: true}, {Title: "VERSION", Least: 7}, {Title: "WHAT", Least: 16}, {Title: "GATE", Whole: true}, {Title: "WHY", Least: 20, Below: true}}}
+	t := &term.Table{Columns: []term.Column{{Title: "RUNTIME", Whole: true}, {Title: "VERSION", Least: 7, Fold: true}, {Title: "WHAT", Least: 20, Fold: true}, {Title: "GATE", Whole: true}, {Title: "WHY", Least: 34, Fold: true, Below: true}}}
 	for i := range list {
 		one := &list[i]
 		if asJSON {
@@ -506,12 +506,15 @@ func (s *command) listIntegrations(ctx context.Context, p *integrate.Place, asJS
 		if one.Gated {
 			gate = term.Tinted("gated", term.Green)
 		}
-		t.Add(term.Plain(one.Runtime), term.Plain(cmp.Or(one.Version, "-")), term.Plain(serverName(&one.Server)), gate, term.Plain(one.Why))
+		t.Add(term.Plain(one.Runtime), term.Plain(cmp.Or(integrate.Number(one.Version), "-")), term.Plain(serverName(&one.Server)), gate, term.Plain(one.Why))
 	}
 	if len(list) == 0 {
 		fmt.Fprintf(s.Stderr, "none of these runtimes is on this machine: %s\na program of yours asks the daemon by itself; its agent: ocipd config add-agent ID --app APP\n", strings.Join(runtimeNames(), ", "))
 	}
-	if err := t.Write(s.Stdout, s.Screen()); err != nil {
+	// Its cells are sentences, so a pipe gets them folded too: a program asks for --json.
+	screen := s.Screen()
+	screen.Terminal = true
+	if err := t.Write(s.Stdout, screen); err != nil {
 		return err
 	}
 	for _, command := range closes {
