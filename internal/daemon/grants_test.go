@@ -360,6 +360,29 @@ func TestStandingGrant(t *testing.T) {
 	}
 }
 
+// Attack: somebody without a key deletes the row of a pre-approval that was revoked or used up, and
+// brings its signature again, which is on record. The log has the pre-approval, and so the id is used.
+func TestSignatureOfAPreApprovalCountsOnce(t *testing.T) {
+	h := guarded(t, patient, rego(true, "ok"), listed(t, "carol", ""))
+	person := h.operates()
+	p := standingGrant(t, "g-1", 3, nil)
+	person.must("grant.add", p, nil)
+	person.must("grant.revoke", m{"grantId": "g-1"}, nil)
+	h.stop()
+	h.fillLog()
+	h.editRows("DELETE FROM commitment_grants")
+	h.start()
+	person = h.operates()
+	if list := h.grants(true); len(list) != 0 {
+		t.Fatalf("the row is there: %+v", list)
+	}
+	if e := person.refuse(api.Conflict, "grant.add", p); !strings.Contains(e.Message, `there is, or was, a pre-approval "g-1"`) {
+		t.Errorf("refused with %v", e)
+	}
+	person.must("grant.add", standingGrant(t, "g-2", 3, nil), nil)
+	h.verify()
+}
+
 // Without required signatures there are no standing grants.
 func TestStandingGrantTakesSigners(t *testing.T) {
 	h := build(t, acme)

@@ -2,11 +2,14 @@ package kernel
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/approval/grants"
+	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/store"
 )
 
 // grantsFor returns the grants that may release a message which is held only for a commitment in
@@ -81,7 +84,30 @@ func (k *Kernel) GrantAdd(ctx context.Context, who api.Peer, p *api.GrantAddPara
 		}
 		to = partyOf(&m.recipient.Counterparty)
 	}
-	return k.grants.Add(who, p, rules.directory, rules.decider, rules.cfg.Approvers, to)
+	return k.grants.Add(context.WithoutCancel(ctx), who, p, rules.directory, rules.decider, rules.cfg.Approvers, to)
+}
+
+// preApproved reports whether the log has a pre-approval of an id. The row of one that has ended can be
+// deleted by whoever can write the database, and its signature, which is on record, brought again.
+func preApproved(ctx context.Context, k *Kernel, id string) (bool, error) {
+	f := audit.Filter{Like: audit.Record{ActionType: audit.ActionApproval, Event: grants.Made}}
+	for before := uint64(0); ; {
+		lines, next, err := k.search.Query(ctx, f, before, api.MaxPage)
+		if err != nil {
+			return false, err
+		}
+		for _, line := range lines {
+			e, err := k.store.WrittenAs(ctx, line)
+			switch {
+			case errors.Is(err, store.ErrNotFound): // older than the seals of records
+			case err != nil, e.Details["grantId"] == id:
+				return err == nil, err
+			}
+		}
+		if before = next; next == 0 {
+			return false, nil
+		}
+	}
 }
 
 // GrantRevoke revokes a grant.

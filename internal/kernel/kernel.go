@@ -193,7 +193,7 @@ func New(ctx context.Context, o Options) (*Kernel, error) {
 	if err := k.state.Sessions.Settle(ctx, first.cfg.Directory.Agents, k.commit); err != nil {
 		return nil, err
 	}
-	if k.grants, err = grants.Load(ctx, grants.Options{Store: o.Store, Commit: k.commit, Now: o.Now, NewID: o.NewID}); err != nil {
+	if k.grants, err = grants.Load(ctx, grants.Options{Store: o.Store, Commit: k.commit, Now: o.Now, NewID: o.NewID, Made: func(ctx context.Context, id string) (bool, error) { return preApproved(ctx, k, id) }}); err != nil {
 		return nil, err
 	}
 	if k.pauses, err = pause.Load(ctx, o.Store); err != nil {

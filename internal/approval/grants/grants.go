@@ -34,8 +34,10 @@ type Options struct {
 	Store *store.Store
 	// Commit makes a change durable. Callers may be told its error.
 	Commit func(*store.Change) (store.Receipt, error)
-	Now    func() time.Time
-	NewID  func() string
+	// Made reports whether the log has a pre-approval of an id, see [Made].
+	Made  func(ctx context.Context, id string) (bool, error)
+	Now   func() time.Time
+	NewID func() string
 }
 
 // Grants are all grants. They are safe for concurrent use.
@@ -384,8 +386,11 @@ func (g *Grants) record(one *Grant, event string) *audit.Record {
 	}
 }
 
+// Made is the event of a new pre-approval.
+const Made = "grant_made"
+
 // Add makes a pre-approval from one agent to one receiver, which must be signed. To is the receiver.
-func (g *Grants) Add(who api.Peer, p *api.GrantAddParams, d *directory.Directory, decider *approval.Decider, approvers int, to *Party) (api.GrantAddResult, error) {
+func (g *Grants) Add(ctx context.Context, who api.Peer, p *api.GrantAddParams, d *directory.Directory, decider *approval.Decider, approvers int, to *Party) (api.GrantAddResult, error) {
 	now := g.o.Now()
 	agent := d.Local(p.Agent)
 	switch {
@@ -408,7 +413,7 @@ func (g *Grants) Add(who api.Peer, p *api.GrantAddParams, d *directory.Directory
 	one := &Grant{tenant: agent.TenantID, restored: p.Restored, to: to, Grant: api.Grant{
 		GrantID: p.GrantID, Kind: api.GrantStanding, Agent: p.Agent, Receiver: p.Receiver, Bounds: p.Bounds, MaxUses: p.MaxUses, MadeAt: now.UnixMilli(),
 	}}
-	r := g.record(one, "grant_made")
+	r := g.record(one, Made)
 	by, err := decider.Who(who, api.DecideApprove, p.Note, p.Signature, one.signed(), g.record(one, ""))
 	if err != nil {
 		return api.GrantAddResult{}, err
@@ -422,8 +427,12 @@ func (g *Grants) Add(who api.Peer, p *api.GrantAddParams, d *directory.Directory
 	if err := g.Enter(one, change); err != nil {
 		return api.GrantAddResult{}, err
 	}
-	receipt, err := g.o.Commit(change)
-	if errors.Is(err, store.ErrGrantKnown) {
+	var receipt store.Receipt
+	made, err := g.o.Made(ctx, p.GrantID)
+	if err == nil && !made {
+		receipt, err = g.o.Commit(change)
+	}
+	if made || errors.Is(err, store.ErrGrantKnown) {
 		return api.GrantAddResult{}, api.Errorf(api.Conflict, "there is, or was, a pre-approval %q; a signature makes one, so sign another id", p.GrantID)
 	}
 	return api.GrantAddResult{Grant: one.Grant, AuditSeq: receipt.Seq}, err
