@@ -20,10 +20,7 @@ import (
 
 // session begins a session for a link.
 func (c *Console) session(q *request) (answer, *refusal) {
-	p, no := parse[struct {
-		Code string `json:"code" is:"required max=256"`
-	}](q.body)
-	if no != nil {
+	if _, no := parse[struct{}](q.body); no != nil {
 		return nil, no
 	}
 	// Nothing is taken from a link while its session could show nothing.
@@ -31,15 +28,15 @@ func (c *Console) session(q *request) (answer, *refusal) {
 	if err := c.calls.call(q.Context(), "kernel.status", nil, &status); err != nil {
 		return nil, refusedBy(err)
 	}
-	if err := c.links.use(p.Code); err != nil {
+	if err := c.links.use(q.claim.key); err != nil {
 		if errors.Is(err, errLinkUsed) || errors.Is(err, errLinkLate) {
 			c.report(q.Context(), consoleapi.ConsoleReportParams{Event: consoleapi.LinkReused, Process: q.process})
 		}
 		return nil, refuse(http.StatusUnauthorized, api.Unauthorized, "%v", err)
 	}
-	token, ends := c.sessions.begin()
+	ends := c.sessions.begin(q.claim.session(q.key))
 	c.report(q.Context(), consoleapi.ConsoleReportParams{Event: consoleapi.Opened, Process: q.process})
-	return map[string]any{"token": token, "expiresAt": ends.UnixMilli(), "person": person(), "name": status.Audit.Log, "rpId": c.o.Place.Host}, nil
+	return map[string]any{"expiresAt": ends.UnixMilli(), "person": person(), "name": status.Audit.Log, "rpId": c.o.Place.Host}, nil
 }
 
 // method checks the parameters of a method, strictly. A method that stops something names the process

@@ -5,9 +5,9 @@
 // The page is reached at one port of the loopback interface and one name below .localhost
 // ([Place]), both made once. Before the console answers a request, it checks by which name it was
 // asked for and which page asks; which process holds the other end of the connection, and, by the
-// daemon's peer.check, whether that process may operate the daemon; and the bearer of a session. A
-// session begins with a link that works once. There are no cookies: browsers send those to every
-// port of a host.
+// daemon's peer.check, whether that process may operate the daemon; and a proof that the page has the
+// key of a session. A session begins with a link that works once, and its key is never sent. There are
+// no cookies: browsers send those to every port of a host.
 //
 // A session shows what an operator can read, and stops things. A decision needs a signature of a
 // passkey over the text that the daemon verifies ([api.Approval.TextToSign]), which the console packs
@@ -89,8 +89,8 @@ func (c *Console) Serve(ctx context.Context, pages []net.Listener, control net.L
 		ErrorLog:    slog.NewLogLogger(c.o.Log.Handler(), slog.LevelDebug),
 		BaseContext: func(net.Listener) context.Context { return ctx }, ConnContext: withConnection, ConnState: c.seats.watch,
 	}
-	// A browser repeats a request whose connection was used before and broke: with the bearer, to a
-	// program that took the port. So no connection is used twice.
+	// A browser repeats a request whose connection was used before and broke, and the console refuses a
+	// repeat. So no connection is used twice.
 	server.SetKeepAlivesEnabled(false)
 	var work sync.WaitGroup
 	ends := make(chan error, len(pages)+1)

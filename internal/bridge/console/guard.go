@@ -170,15 +170,20 @@ func (c *Console) report(ctx context.Context, e consoleapi.ConsoleReportParams) 
 	}
 }
 
-// bearer returns the end of the session whose token a request has, or false.
-func (c *Console) bearer(r *http.Request) (time.Time, bool) {
-	values := r.Header.Values("Authorization")
-	if len(values) == 1 {
-		if token, ok := strings.CutPrefix(values[0], "Bearer "); ok {
-			return c.sessions.find(token)
-		}
+// keyOf returns the key that a request claims to have, and the end of its session: that of a link,
+// where a session begins, and that of a session elsewhere.
+func (c *Console) keyOf(r *http.Request, of claim) (key string, ends time.Time, ok bool) {
+	if r.URL.Path == begins {
+		key, ok = c.links.find(of.key)
+		return key, time.Time{}, ok
 	}
-	return time.Time{}, false
+	return c.sessions.find(of.key)
+}
+
+// proven checks that a request is made with the key that it claims to have, and for the first time. A
+// link is good once anyway.
+func (c *Console) proven(q *request) bool {
+	return q.claim.proves(q.key, q.Request, q.body) && (q.URL.Path == begins || c.sessions.once(q.claim))
 }
 
 // unknown refuses a session that the console does not know, and has the refusal put on record.

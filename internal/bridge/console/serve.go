@@ -19,8 +19,11 @@ import (
 type request struct {
 	*http.Request
 	w http.ResponseWriter
-	// process holds the other end of the connection, and ends is the end of the session.
+	// process holds the other end of the connection. claim is the proof, key its key, and ends the end
+	// of the session.
 	process string
+	claim   claim
+	key     string
 	ends    time.Time
 	body    []byte
 }
@@ -34,14 +37,13 @@ type file struct {
 // answer is the body of an answer with a status other than 200, or the value of one with 200.
 type answer any
 
-// posts are the paths at which a page asks. Those of [unbound] need no bearer.
-var posts = map[string]func(*Console, *request) (answer, *refusal){
-	"/session": (*Console).session, "/prove": (*Console).prove, "/call": (*Console).call, "/health": (*Console).health, "/texts": (*Console).texts, "/decide": (*Console).decide, "/enrol": (*Console).enrolKey, "/stream": (*Console).stream,
-}
+// begins is the path at which a session begins: its proof is made with the key of a link.
+const begins = "/session"
 
-// unbound are the paths that need no bearer: one begins a session, and at one the console shows first
-// that it knows the session.
-var unbound = map[string]bool{"/session": true, "/prove": true}
+// posts are the paths at which a page asks.
+var posts = map[string]func(*Console, *request) (answer, *refusal){
+	begins: (*Console).session, "/prove": (*Console).prove, "/call": (*Console).call, "/health": (*Console).health, "/texts": (*Console).texts, "/decide": (*Console).decide, "/enrol": (*Console).enrolKey, "/stream": (*Console).stream,
+}
 
 // ServeHTTP checks and answers one request of a browser.
 func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -71,7 +73,7 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // admit checks a request, cheap checks first: its name, its path, the page that asks, the process
-// that asks, its bearer, its body. It returns a file if one was asked for.
+// that asks, its session, its body, its proof. It returns a file if one was asked for.
 func (c *Console) admit(w http.ResponseWriter, r *http.Request) (*request, file, *refusal) {
 	var none file
 	if no := c.named(r); no != nil {
@@ -108,15 +110,20 @@ func (c *Console) admit(w http.ResponseWriter, r *http.Request) (*request, file,
 		return nil, none, unavailable(err)
 	}
 	q := &request{Request: r, w: w, process: process}
-	if !unbound[r.URL.Path] {
-		var ok bool
-		if q.ends, ok = c.bearer(r); !ok {
-			return nil, none, c.unknown(r.Context(), process)
-		}
+	var ok bool
+	if q.claim, ok = claimOf(r); ok {
+		q.key, q.ends, ok = c.keyOf(r, q.claim)
+	}
+	if !ok {
+		return nil, none, c.unknown(r.Context(), process)
 	}
 	if no := q.read(c.o.Now()); no != nil {
 		return nil, none, no
 	}
+	if !c.proven(q) {
+		return nil, none, c.unknown(r.Context(), process)
+	}
+	w.Header().Set(proofHeader, q.claim.answer(q.key))
 	return q, none, nil
 }
 

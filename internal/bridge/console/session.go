@@ -1,21 +1,17 @@
 package console
 
 import (
-	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"html"
-	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
 	"time"
 
-	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/base/durable"
 )
 
@@ -27,37 +23,35 @@ const (
 	// sessionTime is the life of a session, if the process lives that long.
 	sessionTime = 12 * time.Hour
 	maxSessions = 32
-	// nonceSize is the size of the bytes over which a proof is made.
-	nonceSize = 32
 )
 
-// secret is a text that nobody can guess, and the digest under which it is kept.
-func secret() (text string, sum [sha256.Size]byte) {
-	raw := make([]byte, 32)
+// secret is a text that nobody can guess.
+func secret() string {
+	raw := make([]byte, sha256.Size)
 	_, _ = rand.Read(raw) // it never fails
-	text = base64.RawURLEncoding.EncodeToString(raw)
-	return text, sha256.Sum256([]byte(text))
+	return base64.RawURLEncoding.EncodeToString(raw)
 }
 
-// sessions are the sessions of pages, by the digests of their tokens. They are in memory alone.
+// sessions are the sessions of pages, by the digests of their keys. They are in memory alone.
 type sessions struct {
 	now func() time.Time
 	mu  sync.Mutex
-	all map[[sha256.Size]byte]held
+	all map[digest]*held
 }
 
-// held is a session: its token, by which the console proves itself to the page, and its end.
+// held is a session: its key, its end, and the nonces of its requests.
 type held struct {
-	token string
-	ends  time.Time
+	key  string
+	ends time.Time
+	seen map[[nonceSize]byte]bool
 }
 
-// begin begins a session. If there are too many, the oldest one ends.
-func (s *sessions) begin() (token string, ends time.Time) {
+// begin begins a session with a key. If there are too many, the oldest one ends.
+func (s *sessions) begin(key string) (ends time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
-	oldest := [sha256.Size]byte{}
+	oldest := digest{}
 	for sum, one := range s.all {
 		if !one.ends.After(now) {
 			delete(s.all, sum)
@@ -69,57 +63,48 @@ func (s *sessions) begin() (token string, ends time.Time) {
 		delete(s.all, oldest)
 	}
 	if s.all == nil {
-		s.all = make(map[[sha256.Size]byte]held)
+		s.all = make(map[digest]*held)
 	}
-	token, sum := secret()
 	ends = now.Add(sessionTime)
-	s.all[sum] = held{token, ends}
-	return token, ends
+	s.all[digestOf(key)] = &held{key, ends, make(map[[nonceSize]byte]bool)}
+	return ends
 }
 
-// find returns the end of a session, or false if there is none with this token.
-func (s *sessions) find(token string) (ends time.Time, ok bool) {
-	one, ok := s.of(sha256.Sum256([]byte(token)))
-	return one.ends, ok
-}
-
-// of returns the session whose token has a digest.
-func (s *sessions) of(sum [sha256.Size]byte) (held, bool) {
+// find returns the key of a session and its end, or false if there is none.
+func (s *sessions) find(sum digest) (key string, ends time.Time, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	one, ok := s.all[sum]
-	return one, ok && one.ends.After(s.now())
+	if !ok || !one.ends.After(s.now()) {
+		return "", time.Time{}, false
+	}
+	return one.key, one.ends, true
 }
 
-// proofOf begins the bytes of a proof, so that no other use of the token makes the same ones.
-const proofOf = "ocipd console prove\x00"
+// once takes the nonce of a proven request. It fails if the session had it before, or has had as many
+// as it may: then it ends.
+func (s *sessions) once(c claim) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	one, ok := s.all[c.key]
+	if !ok || one.seen[c.nonce] {
+		return false
+	}
+	if len(one.seen) >= maxProofs {
+		delete(s.all, c.key)
+		return false
+	}
+	one.seen[c.nonce] = true
+	return true
+}
 
-// prove shows a page that this process knows its session: it answers the HMAC-SHA-256, by the token,
-// of [proofOf] and the page's 32 random bytes. A page whose connection was lost sends its bearer
-// after that alone, for another program may listen at the port by then.
+// prove answers a page that has lost its connection. The proof is in the header of the answer, as in
+// any: the page asks for it before it sends something to a port at which another program may listen.
 func (c *Console) prove(q *request) (answer, *refusal) {
-	p, no := parse[struct {
-		Session string  `json:"session" is:"required max=64"`
-		Nonce   bytes64 `json:"nonce"`
-	}](q.body)
-	if no != nil {
+	if _, no := parse[struct{}](q.body); no != nil {
 		return nil, no
 	}
-	raw, err := hex.DecodeString(p.Session)
-	switch {
-	case err != nil || len(raw) != sha256.Size:
-		return nil, &refusal{http.StatusBadRequest, api.AsError(api.Invalid([]api.FieldError{{Path: "session", Message: "want a SHA-256 in hexadecimal"}}))}
-	case len(p.Nonce) != nonceSize:
-		return nil, &refusal{http.StatusBadRequest, api.AsError(api.Invalid([]api.FieldError{{Path: "nonce", Message: "want 32 bytes in base64url"}}))}
-	}
-	one, ok := c.sessions.of([sha256.Size]byte(raw))
-	if !ok {
-		return nil, c.unknown(q.Context(), q.process)
-	}
-	mac := hmac.New(sha256.New, []byte(one.token))
-	mac.Write([]byte(proofOf))
-	mac.Write(p.Nonce)
-	return map[string]any{"proof": bytes64(mac.Sum(nil))}, nil
+	return struct{}{}, nil
 }
 
 // links are the links that were given out. Each is good for one session.
@@ -127,11 +112,12 @@ type links struct {
 	now         func() time.Time
 	dir, origin string
 	mu          sync.Mutex
-	all         map[[sha256.Size]byte]*link
+	all         map[digest]*link
 }
 
 // link is one of them. Its file takes the browser to it.
 type link struct {
+	code string
 	made time.Time
 	used bool
 	file string
@@ -159,7 +145,7 @@ func (l *links) make() (address, file string, err error) {
 	if len(l.all) >= maxLinks {
 		return "", "", errors.New("too many links were made within an hour; use an open page, or start the console again")
 	}
-	code, sum := secret()
+	code := secret()
 	address = l.origin + "/#" + code
 	name := make([]byte, 8)
 	_, _ = rand.Read(name) // it never fails
@@ -169,19 +155,30 @@ func (l *links) make() (address, file string, err error) {
 		return "", "", fmt.Errorf("cannot write the link: %w", err)
 	}
 	if l.all == nil {
-		l.all = make(map[[sha256.Size]byte]*link)
+		l.all = make(map[digest]*link)
 	}
-	one := &link{made: now, file: file}
+	one := &link{code: code, made: now, file: file}
 	one.end = time.AfterFunc(linkTime, func() { _ = os.Remove(file) }) // it may be gone
-	l.all[sum] = one
+	l.all[digestOf(code)] = one
 	return address, file, nil
 }
 
-// use takes a link for a session. It fails if the link was used before, or is too old.
-func (l *links) use(code string) error {
+// find returns the code of a link, used or not, or false if there is none.
+func (l *links) find(code digest) (string, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	one := l.all[sha256.Sum256([]byte(code))]
+	one, ok := l.all[code]
+	if !ok {
+		return "", false
+	}
+	return one.code, true
+}
+
+// use takes a link for a session. It fails if the link was used before, or is too old.
+func (l *links) use(code digest) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	one := l.all[code]
 	switch {
 	case one == nil:
 		return errLinkNone

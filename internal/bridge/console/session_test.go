@@ -7,6 +7,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/http"
@@ -14,6 +15,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
@@ -35,9 +37,10 @@ func TestLink(t *testing.T) {
 		t.Errorf("the file leads to %q, %v", text, err)
 	}
 	_, code, _ := strings.Cut(told.Link, "#")
-	status, body := w.post("/session", `{"code":"`+code+`"}`, "")
+	r := w.request(begins, `{}`, code)
+	of, _ := claimOf(r)
+	status, body := w.send(r)
 	var s struct {
-		Token  string `json:"token"`
 		Person string `json:"person"`
 	}
 	if err := json.Unmarshal(body, &s); err != nil || status != http.StatusOK || s.Person != fmt.Sprint("uid:", os.Geteuid()) {
@@ -47,7 +50,7 @@ func TestLink(t *testing.T) {
 		t.Errorf("the file is still there: %v", err)
 	}
 	for range 2 {
-		if status, body := w.post("/session", `{"code":"`+code+`"}`, ""); status != http.StatusUnauthorized || !bytes.Contains(body, []byte("used before")) {
+		if status, body := w.post(begins, `{}`, code); status != http.StatusUnauthorized || !bytes.Contains(body, []byte("used before")) {
 			t.Errorf("a second time: %d %s", status, body)
 		}
 	}
@@ -56,56 +59,116 @@ func TestLink(t *testing.T) {
 	}
 	late := w.code()
 	w.clock.forward(linkTime)
-	if status, body := w.post("/session", `{"code":"`+late+`"}`, ""); status != http.StatusUnauthorized || !bytes.Contains(body, []byte("older than a minute")) {
+	if status, body := w.post(begins, `{}`, late); status != http.StatusUnauthorized || !bytes.Contains(body, []byte("older than a minute")) {
 		t.Errorf("late: %d %s", status, body)
 	}
-	w.call(s.Token, "kernel.status", map[string]any{}, nil)
+	key := of.session(code)
+	w.call(key, "kernel.status", map[string]any{}, nil)
 	w.clock.forward(sessionTime - linkTime)
-	if status, _ := w.post("/call", `{"method":"kernel.status"}`, s.Token); status != http.StatusUnauthorized {
+	if status, _ := w.post("/call", `{"method":"kernel.status"}`, key); status != http.StatusUnauthorized {
 		t.Errorf("after %s: %d", sessionTime, status)
 	}
 }
 
-// The console proves that it knows a session by its token, for as long as the session lives, and
-// proves nothing about another one.
-func TestProve(t *testing.T) {
+// A request has to be proven by the session's key, over its method, path, nonce and body, and once. The
+// console proves in its answer that it has the key too. Neither the link's key nor the session's is sent.
+func TestProof(t *testing.T) {
 	w := begin(t, acme)
-	token := w.session()
-	prove := func(token string, nonce []byte) (int, bytes64) {
+	by := func(key, text string) string {
+		mac := hmac.New(sha256.New, []byte(key))
+		mac.Write([]byte(text))
+		return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+	}
+	code, nonce := w.code(), "AAAAAAAAAAAAAAAAAAAAAA"
+	send := func(path, header, body string) (status int, proof string) {
 		t.Helper()
-		status, body := w.post("/prove", fmt.Sprintf(`{"session":"%x","nonce":"%s"}`, sha256.Sum256([]byte(token)), base64.RawURLEncoding.EncodeToString(nonce)), "")
-		var said struct {
-			Proof bytes64 `json:"proof"`
+		r := w.request(path, body, "")
+		if header != "" {
+			r.Header.Set("Authorization", header)
 		}
-		if err := json.Unmarshal(body, &said); err != nil && status == http.StatusOK {
-			t.Fatalf("%s: %v", body, err)
+		answer, err := w.browser().Do(r)
+		if err != nil {
+			t.Fatal(err)
 		}
-		return status, said.Proof
+		defer answer.Body.Close()
+		return answer.StatusCode, answer.Header.Get("Ocipd-Proof")
 	}
-	for _, nonce := range [][]byte{bytes.Repeat([]byte{0}, 32), bytes.Repeat([]byte{0xff}, 32)} {
-		mac := hmac.New(sha256.New, []byte(token))
-		mac.Write(append([]byte("ocipd console prove\x00"), nonce...))
-		if status, proof := prove(token, nonce); status != http.StatusOK || !hmac.Equal(proof, mac.Sum(nil)) {
-			t.Errorf("the proof is %d %x", status, proof)
-		}
+	name := func(key string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(key))) }
+	header := func(key, nonce, path, body string) string {
+		return "Proof " + name(key) + "." + nonce + "." + by(key, "ocipd console request\x00POST\n"+path+"\n"+nonce+"\n"+body)
 	}
-	nonce := make([]byte, 32)
-	if status, proof := prove(token+"x", nonce); status != http.StatusUnauthorized || proof != nil {
-		t.Errorf("another session: %d %x", status, proof)
+	if status, proof := send(begins, header(code, nonce, begins, "{}"), "{}"); status != http.StatusOK || proof != by(code, "ocipd console answer\x00"+nonce) {
+		t.Fatalf("the link: %d, proof %q", status, proof)
+	}
+	key := by(code, "ocipd console session\x00"+nonce)
+	const call = `{"method":"kernel.status"}`
+	good := header(key, nonce, "/call", call)
+	if status, proof := send("/call", good, call); status != http.StatusOK || proof != by(key, "ocipd console answer\x00"+nonce) {
+		t.Fatalf("a call: %d, proof %q", status, proof)
+	}
+	fresh := func(n byte) string { return base64.RawURLEncoding.EncodeToString(bytes.Repeat([]byte{n}, 16)) }
+	for what, tc := range map[string]struct{ path, header, body string }{
+		"a repeat":                     {"/call", good, call},
+		"another body":                 {"/call", header(key, fresh(1), "/call", `{}`), call},
+		"another path":                 {"/call", header(key, fresh(2), "/health", call), call},
+		"another target":               {"/call?x", header(key, fresh(3), "/call", call), call},
+		"another key":                  {"/call", header(code, fresh(4), "/call", call), call},
+		"the name of the session":      {"/call", "Proof " + name(key) + "." + fresh(5) + "." + by(name(key), "ocipd console request\x00POST\n/call\n"+fresh(5)+"\n"+call), call},
+		"another nonce":                {"/call", strings.Replace(header(key, fresh(6), "/call", call), fresh(6), fresh(7), 1), call},
+		"the proof of an answer":       {"/call", "Proof " + name(key) + "." + fresh(8) + "." + by(key, "ocipd console answer\x00"+fresh(8)), call},
+		"a nonce written another way":  {"/call", header(key, "AAAAAAAAAAAAAAAAAAAAAB", "/call", call), call},
+		"a short nonce":                {"/call", header(key, "AAAA", "/call", call), call},
+		"no proof":                     {"/call", "Proof " + name(key) + "." + fresh(9) + ".", call},
+		"no header":                    {"/call", "", call},
+		"the key itself":               {"/call", "Bearer " + key, call},
+		"the session's key for a link": {begins, header(key, fresh(10), begins, "{}"), "{}"},
+	} {
+		if status, proof := send(tc.path, tc.header, tc.body); status != http.StatusUnauthorized || proof != "" {
+			t.Errorf("%s: %d, proof %q", what, status, proof)
+		}
 	}
 	if len(w.records("console_session_refused")) == 0 {
-		t.Error("the question about another session is not on record")
+		t.Error("no refusal is on record")
+	}
+	if status, _ := send("/prove", header(key, fresh(11), "/prove", "{}"), "{}"); status != http.StatusOK {
+		t.Errorf("a proof alone: %d", status)
 	}
 	w.clock.forward(sessionTime)
-	if status, proof := prove(token, nonce); status != http.StatusUnauthorized || proof != nil {
-		t.Errorf("after the end: %d %x", status, proof)
+	if status, proof := send("/prove", header(key, fresh(12), "/prove", "{}"), "{}"); status != http.StatusUnauthorized || proof != "" {
+		t.Errorf("after the end: %d, proof %q", status, proof)
+	}
+}
+
+// A session remembers its requests within bounds: with the last one it ends.
+func TestProofsOfASession(t *testing.T) {
+	s := sessions{now: time.Now}
+	s.begin("key")
+	c := claim{key: digestOf("key")}
+	for n := range maxProofs {
+		binary.LittleEndian.PutUint32(c.nonce[:], uint32(n))
+		if !s.once(c) {
+			t.Fatalf("request %d is refused", n)
+		}
+	}
+	if s.once(c) {
+		t.Error("a repeat is taken")
+	}
+	if _, _, ok := s.find(c.key); !ok {
+		t.Error("a repeat ends the session")
+	}
+	c.nonce[15] = 1
+	if s.once(c) {
+		t.Error("a request beyond the bound is taken")
+	}
+	if _, _, ok := s.find(c.key); ok {
+		t.Error("the session has not ended")
 	}
 }
 
 // There is never a cookie, and every answer has the headers, whatever it is.
 func TestCookieless(t *testing.T) {
 	w := begin(t, acme)
-	token := w.session()
+	key := w.session()
 	browser := w.browser()
 	look := func(r *http.Request) {
 		t.Helper()
@@ -124,9 +187,9 @@ func TestCookieless(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"/session", "/prove", "/call", "/health", "/texts", "/decide", "/enrol", "/nothing"} {
-		for _, bearer := range []string{token, "", "wrong"} {
-			r := w.request(path, `{"code":"none","method":"kernel.status"}`, bearer)
-			r.Header.Set("Cookie", "session="+token)
+		for _, by := range []string{key, "", "wrong"} {
+			r := w.request(path, `{"method":"kernel.status"}`, by)
+			r.Header.Set("Cookie", "session="+key)
 			look(r)
 			other := r.Clone(t.Context())
 			other.Host = "evil.example"
@@ -143,7 +206,7 @@ func TestCookieless(t *testing.T) {
 	}
 	// A cookie opens nothing.
 	r := w.request("/call", `{"method":"kernel.status"}`, "")
-	r.Header.Set("Cookie", "token="+token+"; Authorization=Bearer "+token)
+	r.Header.Set("Cookie", "key="+key+"; Authorization="+proof(key, http.MethodPost, "/call", `{"method":"kernel.status"}`))
 	answer, err := browser.Do(r)
 	if err != nil {
 		t.Fatal(err)
@@ -157,7 +220,7 @@ func TestCookieless(t *testing.T) {
 // Bodies are read strictly and within bounds, and a fault is named.
 func TestBodies(t *testing.T) {
 	w := begin(t, acme)
-	token := w.session()
+	key := w.session()
 	for _, tc := range []struct {
 		path, body string
 		status     int
@@ -182,23 +245,20 @@ func TestBodies(t *testing.T) {
 		{"/texts", `{"approvalId":"x","decision":"approve","note":"` + strings.Repeat("x", 1025) + `"}`, 400, `note`},
 		{"/texts", `{"approvalId":"none","decision":"approve"}`, 200, `NOT_FOUND`},
 		{"/stream", `{"after":-1}`, 400, `"path":"after"`},
-		{"/session", `{"code":"x","token":"y"}`, 400, `"path":"token"`},
-		{"/prove", `{"nonce":"AAAA"}`, 400, `"path":"session"`},
-		{"/prove", `{"session":"` + strings.Repeat("0", 63) + `","nonce":"` + strings.Repeat("A", 43) + `"}`, 400, `"path":"session"`},
-		{"/prove", `{"session":"` + strings.Repeat("0", 64) + `","nonce":"AAAA"}`, 400, `"path":"nonce"`},
+		{"/prove", `{"nonce":"AAAA"}`, 400, `"path":"nonce"`},
 		{"/enrol", `{"code":"1","spki":"%%","credentialId":""}`, 400, `"path":"spki"`},
 		{"/health", `[]`, 400, `INVALID_PARAMS`},
 	} {
-		if status, body := w.post(tc.path, tc.body, token); status != tc.status || !bytes.Contains(body, []byte(tc.want)) {
+		if status, body := w.post(tc.path, tc.body, key); status != tc.status || !bytes.Contains(body, []byte(tc.want)) {
 			t.Errorf("%s %.80s: %d %s, want %d %s", tc.path, tc.body, status, body, tc.status, tc.want)
 		}
 	}
 }
 
 // follow opens a stream and returns its lines.
-func (w *world) follow(ctx context.Context, token, body string) <-chan map[string]any {
+func (w *world) follow(ctx context.Context, key, body string) <-chan map[string]any {
 	w.Helper()
-	answer, err := w.browser().Do(w.request("/stream", body, token).WithContext(ctx))
+	answer, err := w.browser().Do(w.request("/stream", body, key).WithContext(ctx))
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -244,16 +304,16 @@ func seq(line map[string]any) int {
 // that goes and comes back is told of, with nothing lost.
 func TestStream(t *testing.T) {
 	w := begin(t, signing)
-	token := w.session()
+	key := w.session()
 	w.hold("I promise the bridge by Friday")
-	whole := w.follow(t.Context(), token, `{"after":0}`)
+	whole := w.follow(t.Context(), key, `{"after":0}`)
 	last := 0
 	for want := 1; want <= 8; want++ {
 		if last = seq(next(t, whole, "record")); last != want {
 			t.Fatalf("record %d, want %d", last, want)
 		}
 	}
-	live := w.follow(t.Context(), token, `{}`)
+	live := w.follow(t.Context(), key, `{}`)
 	if one := next(t, live, "request"); one["why"] != "commitment" {
 		t.Errorf("the request is %v", one)
 	}
@@ -266,10 +326,10 @@ func TestStream(t *testing.T) {
 	if one := next(t, live, "gone"); one["since"] == "" || one["because"] == "" {
 		t.Errorf("gone is %v", one)
 	}
-	if status, body := w.post("/call", `{"method":"kernel.status"}`, token); status != http.StatusServiceUnavailable && status != http.StatusForbidden {
+	if status, body := w.post("/call", `{"method":"kernel.status"}`, key); status != http.StatusServiceUnavailable && status != http.StatusForbidden {
 		t.Errorf("without a daemon: %d %s", status, body)
 	}
-	if status, body := w.post("/stream", `{}`, token); status != http.StatusServiceUnavailable {
+	if status, body := w.post("/stream", `{}`, key); status != http.StatusServiceUnavailable {
 		t.Errorf("without a daemon: %d %s", status, body)
 	}
 	w.start()

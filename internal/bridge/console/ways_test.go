@@ -15,39 +15,39 @@ type dimension []struct {
 	good  bool
 }
 
-// TestConsoleWaysIn makes requests in every combination of name, page, site and bearer, over each
+// TestConsoleWaysIn makes requests in every combination of name, page, site and proof, over each
 // path, and holds the status of each; and from every kind of process.
 func TestConsoleWaysIn(t *testing.T) {
 	w := begin(t, acme)
-	token := w.session()
+	key := w.session()
 	host, origin := w.place.Authority(), w.place.Origin()
 	_, port, _ := net.SplitHostPort(host)
 	hosts := dimension{{host, true}, {"", false}, {"localhost:" + port, false}, {"127.0.0.1:" + port, false}, {"evil.example:" + port, false}, {w.place.Host, false}, {strings.ToUpper(host), false}}
 	origins := dimension{{origin, true}, {"", false}, {"null", false}, {"http://evil.example", false}, {"https://" + host, false}, {"http://" + w.place.Host + ":1", false}}
 	sites := dimension{{"same-origin", true}, {"", true}, {"none", false}, {"same-site", false}, {"cross-site", false}, {"strange", false}}
-	bearers := dimension{{"Bearer " + token, true}, {"", false}, {"Bearer ", false}, {"Bearer " + token[1:], false}, {"Basic " + token, false}}
+	proofs := dimension{{key, true}, {"", false}, {"another", false}}
 	paths := []struct {
 		method, path, body string
 		status             int  // if all is good
-		file, unbound      bool // a file of the page; a path without a bearer
+		file               bool // a file of the page, which needs no proof
 	}{
-		{"GET", "/", "", http.StatusOK, true, true},
-		{"GET", "/app.js", "", http.StatusOK, true, true},
-		{"POST", "/session", `{"code":"none"}`, http.StatusUnauthorized, false, true},
-		{"POST", "/prove", `{}`, http.StatusBadRequest, false, true},
-		{"POST", "/call", `{"method":"kernel.status"}`, http.StatusOK, false, false},
-		{"POST", "/texts", `{}`, http.StatusBadRequest, false, false},
-		{"POST", "/decide", `{}`, http.StatusBadRequest, false, false},
-		{"POST", "/enrol", `{}`, http.StatusBadRequest, false, false},
-		{"POST", "/health", `{}`, http.StatusOK, false, false},
-		{"POST", "/stream", `{}`, http.StatusOK, false, false},
+		{"GET", "/", "", http.StatusOK, true},
+		{"GET", "/app.js", "", http.StatusOK, true},
+		{"POST", "/session", `{}`, http.StatusUnauthorized, false},
+		{"POST", "/prove", `{}`, http.StatusOK, false},
+		{"POST", "/call", `{"method":"kernel.status"}`, http.StatusOK, false},
+		{"POST", "/texts", `{}`, http.StatusBadRequest, false},
+		{"POST", "/decide", `{}`, http.StatusBadRequest, false},
+		{"POST", "/enrol", `{}`, http.StatusBadRequest, false},
+		{"POST", "/health", `{}`, http.StatusOK, false},
+		{"POST", "/stream", `{}`, http.StatusOK, false},
 	}
 	n := 0
 	for _, p := range paths {
 		for _, h := range hosts {
 			for _, o := range origins {
 				for _, s := range sites {
-					for _, b := range bearers {
+					for _, b := range proofs {
 						want := p.status
 						switch {
 						case h.value == "":
@@ -56,10 +56,14 @@ func TestConsoleWaysIn(t *testing.T) {
 							want = http.StatusMisdirectedRequest
 						case !o.good && (o.value != "" || p.method == "POST"), !s.good && (s.value != "none" || p.method == "POST"):
 							want = http.StatusForbidden
-						case !b.good && !p.unbound:
+						case !b.good && !p.file:
 							want = http.StatusUnauthorized
 						}
-						request := asking{w.address(), bytesOf(p.method, p.path, h.value, map[string]string{"Origin": o.value, "Sec-Fetch-Site": s.value, "Authorization": b.value}, p.body)}
+						headers := map[string]string{"Origin": o.value, "Sec-Fetch-Site": s.value}
+						if b.value != "" {
+							headers["Authorization"] = proof(b.value, p.method, p.path, p.body)
+						}
+						request := asking{w.address(), bytesOf(p.method, p.path, h.value, headers, p.body)}
 						if status, err := request.send(); err != nil || status != want {
 							t.Errorf("%s: status %d, want %d, %v", request.Text, status, want, err)
 						}
@@ -117,14 +121,17 @@ func TestFetchMetadata(t *testing.T) {
 // Each kind of process gets what it may get, on each path, and a refusal is on record.
 func TestPeers(t *testing.T) {
 	w := begin(t, acme)
-	token := w.session()
-	headers := map[string]string{"Origin": w.place.Origin(), "Sec-Fetch-Site": "same-origin", "Authorization": "Bearer " + token}
-	requests := map[string]asking{}
-	for path, body := range map[string]string{"/session": `{"code":"none"}`, "/prove": `{}`, "/call": `{"method":"kernel.status"}`, "/texts": `{}`, "/decide": `{}`, "/enrol": `{}`, "/stream": `{}`, "/health": `{}`} {
-		requests[path] = asking{w.address(), bytesOf("POST", path, w.place.Authority(), headers, body)}
+	key := w.session()
+	bodies := map[string]string{"/session": `{}`, "/prove": `{}`, "/call": `{"method":"kernel.status"}`, "/texts": `{}`, "/decide": `{}`, "/enrol": `{}`, "/stream": `{}`, "/health": `{}`}
+	// Each request has a proof of its own.
+	request := func(path string) asking {
+		if path == "/" {
+			return asking{w.address(), bytesOf("GET", "/", w.place.Authority(), nil, "")}
+		}
+		headers := map[string]string{"Origin": w.place.Origin(), "Sec-Fetch-Site": "same-origin", "Authorization": proof(key, "POST", path, bodies[path])}
+		return asking{w.address(), bytesOf("POST", path, w.place.Authority(), headers, bodies[path])}
 	}
-	requests["/"] = asking{w.address(), bytesOf("GET", "/", w.place.Authority(), nil, "")}
-	good := map[string]int{"/session": 401, "/prove": 400, "/call": 200, "/texts": 400, "/decide": 400, "/enrol": 400, "/stream": 200, "/health": 200, "/": 200}
+	good := map[string]int{"/session": 401, "/prove": 200, "/call": 200, "/texts": 400, "/decide": 400, "/enrol": 400, "/stream": 200, "/health": 200, "/": 200}
 	for _, tc := range []struct {
 		part string
 		may  bool
@@ -136,12 +143,11 @@ func TestPeers(t *testing.T) {
 			a := w.asker(tc.part)
 			a.t = t
 			before := len(w.records("console_refused"))
-			for path, request := range requests {
-				want := good[path]
+			for path, want := range good {
 				if !tc.may {
 					want = http.StatusForbidden
 				}
-				if got := a.status(request); got != want {
+				if got := a.status(request(path)); got != want {
 					t.Errorf("%s: status %d, want %d", path, got, want)
 				}
 			}
@@ -162,7 +168,8 @@ func TestPeers(t *testing.T) {
 // gone.
 func TestSharedAndGone(t *testing.T) {
 	w := begin(t, acme)
-	request := bytesOf("POST", "/call", w.place.Authority(), map[string]string{"Origin": w.place.Origin(), "Authorization": "Bearer " + w.session()}, `{"method":"kernel.status"}`)
+	const body = `{"method":"kernel.status"}`
+	request := bytesOf("POST", "/call", w.place.Authority(), map[string]string{"Origin": w.place.Origin(), "Authorization": proof(w.session(), "POST", "/call", body)}, body)
 	c, err := net.Dial("tcp", w.address())
 	if err != nil {
 		t.Fatal(err)

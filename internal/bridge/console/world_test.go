@@ -3,6 +3,9 @@ package console
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -189,20 +192,29 @@ func (w *world) code() string {
 	return code
 }
 
-// session begins a session.
-func (w *world) session() (token string) {
+// session begins a session and returns its key.
+func (w *world) session() (key string) {
 	w.Helper()
-	var s struct {
-		Token string `json:"token"`
-	}
-	if status, body := w.post("/session", `{"code":"`+w.code()+`"}`, ""); status != http.StatusOK || json.Unmarshal(body, &s) != nil {
+	code := w.code()
+	r := w.request(begins, `{}`, code)
+	status, body := w.send(r)
+	of, ok := claimOf(r)
+	if status != http.StatusOK || !ok {
 		w.Fatalf("no session: %d %s", status, body)
 	}
-	return s.Token
+	return of.session(code)
+}
+
+// proof is a header with a proof by a key, as the page makes it.
+func proof(key, method, path, body string) string {
+	raw := make([]byte, nonceSize)
+	_, _ = rand.Read(raw) // it never fails
+	nonce := base64.RawURLEncoding.EncodeToString(raw)
+	return fmt.Sprintf("Proof %x.%s.%s", digestOf(key), nonce, base64.RawURLEncoding.EncodeToString(macOf(key, requestProof, method+"\n"+path+"\n"+nonce+"\n"+body)))
 }
 
 // request makes a request as the page does.
-func (w *world) request(path, body, token string) *http.Request {
+func (w *world) request(path, body, key string) *http.Request {
 	w.Helper()
 	r, err := http.NewRequestWithContext(w.Context(), http.MethodPost, w.place.Origin()+path, strings.NewReader(body))
 	if err != nil {
@@ -210,8 +222,8 @@ func (w *world) request(path, body, token string) *http.Request {
 	}
 	r.Header.Set("Origin", w.place.Origin())
 	r.Header.Set("Sec-Fetch-Site", "same-origin")
-	if token != "" {
-		r.Header.Set("Authorization", "Bearer "+token)
+	if key != "" {
+		r.Header.Set("Authorization", proof(key, http.MethodPost, path, body))
 	}
 	return r
 }
@@ -230,9 +242,15 @@ func (w *world) address() string {
 	return "127.0.0.1:" + port
 }
 
-func (w *world) post(path, body, token string) (int, []byte) {
+func (w *world) post(path, body, key string) (int, []byte) {
 	w.Helper()
-	answer, err := w.browser().Do(w.request(path, body, token))
+	return w.send(w.request(path, body, key))
+}
+
+// send makes a request.
+func (w *world) send(r *http.Request) (int, []byte) {
+	w.Helper()
+	answer, err := w.browser().Do(r)
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -245,13 +263,13 @@ func (w *world) post(path, body, token string) (int, []byte) {
 }
 
 // call makes a call in a session.
-func (w *world) call(token, method string, params, result any) {
+func (w *world) call(key, method string, params, result any) {
 	w.Helper()
 	body, err := json.Marshal(map[string]any{"method": method, "params": params})
 	if err != nil {
 		w.Fatal(err)
 	}
-	status, text := w.post("/call", string(body), token)
+	status, text := w.post("/call", string(body), key)
 	var answer struct {
 		Result jsontext.Value `json:"result"`
 		Error  *api.Error     `json:"error"`

@@ -2,12 +2,15 @@ package page_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httputil"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -131,46 +134,80 @@ func (w *world) approve() {
 	w.until(`document.querySelector(".said")?.textContent.includes("approved") || document.querySelector("dialog .fault")`)
 }
 
-// TestAnotherProgram has another program take the port of a console that ended. The open page sends it
-// no bearer and nothing that was asked for, forgets what it showed, and says what has happened.
+// TestAnotherProgram has another program take the port of a console that ended, while a request of the
+// open page is on its way. It gets no key, and its answers are not shown: the page forgets what it
+// showed, and says what has happened.
 func TestAnotherProgram(t *testing.T) {
 	w, _, over := signed(t)
 	w.until(`document.querySelectorAll(".list .row").length === 2`)
-	// A request that the page sends in the moment of the end, before it notices, has the bearer. So the
-	// console ends when the page has loaded what it shows.
+	key := eval[string](w, `sessionStorage.getItem("ocipd.key")`)
+	// The page sends this request while its stream is open, and it arrives when the console has ended.
 	w.do(chromedp.Evaluate[chromedp.Void](`{
-		window.under = 0; const real = window.fetch;
-		window.fetch = async (...of) => { window.under++; try { return await real(...of); } finally { window.under--; } };
+		window.held = false;
+		const real = window.fetch, wait = new Promise((go) => window.go = go);
+		window.fetch = async (path, init) => { if (path === "/call") { window.held = true; await wait; } return real(path, init); };
 	} undefined`), click(".list .row"))
-	w.until(`document.querySelector(".decide") && window.under === 0`)
+	w.until(`window.held`)
 	address := "127.0.0.1" + over()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	asked := make(chan *http.Request, 64)
+	type got struct{ path, all string }
+	asked := make(chan got, 64)
 	impostor := &http.Server{ReadHeaderTimeout: patience, Handler: http.HandlerFunc(func(out http.ResponseWriter, in *http.Request) {
-		asked <- in
-		put(out, map[string]any{"proof": strings.Repeat("A", 43), "kind": "status", "result": map[string]any{}})
+		whole, _ := httputil.DumpRequest(in, true)
+		asked <- got{in.URL.Path, string(whole)}
+		out.Header().Set("Ocipd-Proof", strings.Repeat("A", 43))
+		put(out, map[string]any{"kind": "status", "result": map[string]any{}})
 	})}
 	go func() { _ = impostor.Serve(l) }()
 	t.Cleanup(func() { _ = impostor.Close() })
+	w.do(chromedp.Evaluate[chromedp.Void](`window.go(); undefined`))
 	w.until(`document.querySelector("main.out")?.textContent.includes("Another program answers at this address, or the console was started anew. Run: ocipd console")`)
-	if kept := eval[string](w, `JSON.stringify(sessionStorage) + document.body.textContent`); strings.Contains(kept, "alice") || strings.Contains(kept, "ocipd.token") {
+	if kept := eval[string](w, `JSON.stringify(sessionStorage) + document.body.textContent`); strings.Contains(kept, "alice") || strings.Contains(kept, key) {
 		t.Errorf("the page still has %s", kept)
 	}
-	if err := impostor.Close(); err != nil {
-		t.Error(err)
-	}
-	close(asked)
-	n := 0
-	for in := range asked {
-		if n++; in.URL.Path != "/prove" || in.Header.Get("Authorization") != "" {
-			t.Errorf("the page sent %s with %v", in.URL, in.Header)
+	called := false
+	for range len(asked) {
+		one := <-asked
+		called = called || one.path == "/call"
+		if strings.Contains(one.all, key) || strings.Contains(one.all, "Bearer") {
+			t.Errorf("the page sent %s", one.all)
+		}
+		if one.path != "/prove" && one.path != "/call" {
+			t.Errorf("the page asked %s without a proof of the console's", one.path)
 		}
 	}
-	if n == 0 {
-		t.Error("the page asked for no proof")
+	if !called {
+		t.Error("no request was on its way")
+	}
+}
+
+// TestLinkAtAnotherProgram opens a link at another program. It gets nothing of the link's key, and the
+// page shows nothing that it answers.
+func TestLinkAtAnotherProgram(t *testing.T) {
+	w := begin(t, acme)
+	asked := make(chan string, 64)
+	name := sha256.Sum256([]byte("zebrafish"))
+	w.instead = func(out http.ResponseWriter, in *http.Request) bool {
+		if !strings.Contains(in.Header.Get("Authorization"), hex.EncodeToString(name[:])) {
+			return false
+		}
+		whole, _ := httputil.DumpRequest(in, true)
+		asked <- string(whole)
+		out.Header().Set("Ocipd-Proof", strings.Repeat("A", 43))
+		put(out, map[string]any{"person": "mallory"})
+		return true
+	}
+	w.browse(1280, 900, "light", "")
+	w.do(chromedp.Evaluate[chromedp.Void](`sessionStorage.clear(); undefined`), chromedp.Navigate("about:blank"), chromedp.Navigate(w.server.URL+"/#zebrafish"))
+	w.until(`document.querySelector("main.out")?.textContent.includes("Another program answers at this address")`)
+	if text := <-asked; strings.Contains(text, "zebrafish") {
+		t.Errorf("the page sent %s", text)
+	}
+	if shown := eval[string](w, `JSON.stringify(sessionStorage) + document.body.textContent`); strings.Contains(shown, "mallory") || strings.Contains(shown, "zebrafish") {
+		t.Errorf("the page has %s", shown)
 	}
 }
 
@@ -198,7 +235,7 @@ func TestAnotherText(t *testing.T) {
 				const said = await answer.json();
 				if (said.challenge !== await packed(said.text)) throw new Error("this test packs a text in another way");
 				`+change+`;
-				return new Response(JSON.stringify(said), { status: answer.status });
+				return new Response(JSON.stringify(said), { status: answer.status, headers: answer.headers });
 			};
 		} undefined`))
 		w.approve()

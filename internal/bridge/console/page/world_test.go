@@ -62,11 +62,15 @@ type world struct {
 	answer func(method string, result jsontext.Value) jsontext.Value
 	// made, if set, answers a call in place of the daemon, unless it returns nil.
 	made func(method string, params jsontext.Value) any
+	// instead, if set, answers a request as another program would.
+	instead func(http.ResponseWriter, *http.Request) bool
 	// pushed are lines for the stream besides those of the daemon.
 	pushed chan any
 
 	browser context.Context
 	mu      sync.Mutex
+	// keys are those of the sessions, by their names.
+	keys map[string]string
 	// faults are what no page may have: reports of its policy, errors, dialogs, other hosts.
 	faults []string
 }
@@ -84,7 +88,7 @@ func beginIn(t testing.TB, made func(dir string) string) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) }) // a browser may still write there
-	w := &world{TB: t, dir: dir, pushed: make(chan any, 1<<16)}
+	w := &world{TB: t, dir: dir, pushed: make(chan any, 1<<16), keys: map[string]string{}}
 	if err := os.WriteFile(w.path("ocipd.yaml"), []byte(made(dir)), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -214,6 +218,9 @@ func (w *world) ServeHTTP(out http.ResponseWriter, in *http.Request) {
 	for name, value := range headers {
 		out.Header().Set(name, value)
 	}
+	if w.instead != nil && w.instead(out, in) {
+		return
+	}
 	if in.Method == http.MethodGet {
 		name := strings.TrimPrefix(in.URL.Path, "/")
 		if name == "" {
@@ -233,11 +240,15 @@ func (w *world) ServeHTTP(out http.ResponseWriter, in *http.Request) {
 		return
 	}
 	out.Header().Set("Content-Type", "application/json")
+	if !w.prove(out, in) {
+		out.WriteHeader(http.StatusUnauthorized)
+		return
+	}
 	switch in.URL.Path {
 	case "/session":
-		_, _ = io.WriteString(out, `{"token":"t","person":"uid:1000"}`)
+		_, _ = io.WriteString(out, `{"person":"uid:1000"}`)
 	case "/prove":
-		prove(out, body)
+		put(out, map[string]any{})
 	case "/health":
 		_, _ = io.WriteString(out, `{"result":[{"check":"notices","health":"warn","text":"nobody is told when a request waits","advice":"set approvals.notify.command, then: ocipd config reload"},{"check":"socket","health":"pass","text":"the operator socket answers"}]}`)
 	case "/call":
@@ -251,22 +262,29 @@ func (w *world) ServeHTTP(out http.ResponseWriter, in *http.Request) {
 	}
 }
 
-// prove answers for the session of the token t, as the process does.
-func prove(out http.ResponseWriter, body []byte) {
-	var p struct {
-		Session, Nonce string
+// prove has the answer to a request prove that it knows the request's key, as the process does. The link
+// has the key "code", of which each page makes that of its session.
+func (w *world) prove(out http.ResponseWriter, in *http.Request) bool {
+	sum := func(key, text string) string {
+		mac := hmac.New(sha256.New, []byte(key))
+		mac.Write([]byte(text))
+		return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 	}
-	nonce, err := []byte(nil), json.Unmarshal(body, &p, json.MatchCaseInsensitiveNames(true))
-	if err == nil {
-		nonce, err = base64.RawURLEncoding.DecodeString(p.Nonce)
+	parts := strings.Split(strings.TrimPrefix(in.Header.Get("Authorization"), "Proof "), ".")
+	if len(parts) != 3 {
+		return false
 	}
-	if sum := sha256.Sum256([]byte("t")); err != nil || p.Session != hex.EncodeToString(sum[:]) {
-		out.WriteHeader(http.StatusUnauthorized)
-		return
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	key := w.keys[parts[0]]
+	if in.URL.Path == "/session" {
+		key = "code"
+		session := sum(key, "ocipd console session\x00"+parts[1])
+		name := sha256.Sum256([]byte(session))
+		w.keys[hex.EncodeToString(name[:])] = session
 	}
-	mac := hmac.New(sha256.New, []byte("t"))
-	mac.Write(append([]byte("ocipd console prove\x00"), nonce...))
-	put(out, map[string]any{"proof": base64.RawURLEncoding.EncodeToString(mac.Sum(nil))})
+	out.Header().Set("Ocipd-Proof", sum(key, "ocipd console answer\x00"+parts[1]))
+	return key != ""
 }
 
 func put(out http.ResponseWriter, v any) {

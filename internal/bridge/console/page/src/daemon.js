@@ -1,11 +1,11 @@
 // The process behind the page: its session, its calls, and its one stream.
 import { signal, batch } from "@preact/signals";
-import { base64url, bytes, hex, utf8 } from "./bytes.js";
+import { base64url, hex, utf8 } from "./bytes.js";
 
-const TOKEN = "ocipd.token";
+const KEY = "ocipd.key";
 
 // phase: "out" without a session, "in" with one. link says whether the daemon answers.
-export const phase = signal(sessionStorage.getItem(TOKEN) ? "in" : "out");
+export const phase = signal(sessionStorage.getItem(KEY) ? "in" : "out");
 export const person = signal(sessionStorage.getItem("ocipd.person") || "");
 export const link = signal({ live: false, since: 0, because: "" });
 export const status = signal(null);
@@ -29,53 +29,65 @@ export class Refusal extends Error {
 }
 
 const OTHER = "Another program answers at this address, or the console was started anew. Run: ocipd console";
+const AWAY = "The console's process does not answer. Start it: ocipd console";
 
 // The open stream, if there is one. Its end tells that the process may be gone: while no stream is
-// open, each request has to be preceded by a proof that the process knows the session.
+// open, the process has to prove that it has the session's key before it is sent anything else.
 let open = null;
 
-async function send(path, body, init) {
+const random = (n) => base64url(crypto.getRandomValues(new Uint8Array(n)));
+
+// mac is the HMAC-SHA-256 of the parts, one after the other. A key is used as the text that it is.
+async function mac(key, ...parts) {
+  const raw = await crypto.subtle.importKey("raw", utf8(key), { name: "HMAC", hash: "SHA-256" }, false, ["sign"]);
+  return base64url(await crypto.subtle.sign("HMAC", raw, await new Blob(parts).arrayBuffer()));
+}
+
+// send asks the process. The request has a proof that this page has the key, for this path, this body
+// and this one time: whoever listens at the port never gets the key. The answer has the same proof:
+// what another program says is not shown.
+async function send(key, path, body, nonce, signal) {
+  const text = JSON.stringify(body);
+  const proof = await mac(key, "ocipd console request\0POST\n" + path + "\n" + nonce + "\n", text);
+  const name = hex(await crypto.subtle.digest("SHA-256", utf8(key)));
+  let answer;
   try {
-    return await fetch(path, { method: "POST", redirect: "error", ...init, headers: { "Content-Type": "application/json", ...init.headers }, body: JSON.stringify(body) });
+    answer = await fetch(path, { method: "POST", redirect: "error", signal, headers: { "Content-Type": "application/json", Authorization: "Proof " + [name, nonce, proof].join(".") }, body: text });
   } catch (e) {
     if (e.name === "AbortError") throw e;
     open = null;
-    throw new Refusal({ code: "UNREACHABLE", message: "The console's process does not answer. Start it: ocipd console", command: "ocipd console" }, 0);
+    throw new Refusal({ code: "UNREACHABLE", message: AWAY, command: "ocipd console" }, 0);
   }
-}
-
-// prove has the process show that it knows the session, before it gets the bearer: whoever listens at
-// the port now may be another program. What such a program says is not shown.
-async function prove(token, signal) {
-  const nonce = crypto.getRandomValues(new Uint8Array(32));
-  const session = hex(await crypto.subtle.digest("SHA-256", utf8(token)));
-  const answer = await send("/prove", { session, nonce: base64url(nonce) }, { signal });
-  if (answer.status === 503) throw new Refusal({ code: "UNREACHABLE", message: "The daemon does not answer.", command: "ocipd doctor" }, 503);
-  let good = false;
-  if (answer.status === 200) {
-    try {
-      const { proof } = await answer.json();
-      const key = await crypto.subtle.importKey("raw", utf8(token), { name: "HMAC", hash: "SHA-256" }, false, ["verify"]);
-      good = await crypto.subtle.verify("HMAC", key, bytes(proof), Uint8Array.of(...utf8("ocipd console prove\0"), ...nonce));
-    } catch (e) {
-      if (e.name === "AbortError") throw e; // otherwise it is no proof
-    }
-  }
-  if (good) return;
-  if (sessionStorage.getItem(TOKEN) === token) leave(OTHER);
-  throw new Refusal({ code: "UNAUTHORIZED", message: OTHER, command: "ocipd console" }, 401);
-}
-
-export async function post(path, body, init = {}) {
-  const token = path !== "/session" && sessionStorage.getItem(TOKEN);
-  if (token && !open) await prove(token, init.signal);
-  const answer = await send(path, body, { ...init, ...(token && { headers: { Authorization: "Bearer " + token } }) });
-  if (answer.status === 401 && token) leave("This page's session is over.");
+  if (answer.headers.get("Ocipd-Proof") !== await mac(key, "ocipd console answer\0" + nonce)) throw unproven(answer.status);
   if (!answer.ok) {
     const said = await answer.json().catch(() => null);
     throw new Refusal(said?.error, answer.status);
   }
   return answer;
+}
+
+// unproven is the refusal for an answer without a proof: the process knows no such key, or refuses to
+// look at it, or another program answers.
+function unproven(status) {
+  switch (status) {
+    case 401: return new Refusal({ code: "UNAUTHORIZED", message: "This page's session is over.", command: "ocipd console" }, 401);
+    case 503: return new Refusal({ code: "UNREACHABLE", message: "The daemon does not answer.", command: "ocipd doctor" }, 503);
+    case 403: case 413: return new Refusal({ code: "FORBIDDEN", message: "The console refuses this browser or the size of this request, or another program answers. Run: ocipd console", command: "ocipd console" }, status);
+  }
+  return new Refusal({ code: "UNAUTHORIZED", message: OTHER, command: "ocipd console" }, 401);
+}
+
+export async function post(path, body, signal) {
+  const key = sessionStorage.getItem(KEY);
+  if (!key) throw new Refusal({ code: "UNAUTHORIZED", message: "There is no session.", command: "ocipd console" }, 401);
+  try {
+    if (!open) await send(key, "/prove", {}, random(16), signal);
+    return await send(key, path, body, random(16), signal);
+  } catch (e) {
+    // The page may have another session by now.
+    if (e.status === 401 && e.code === "UNAUTHORIZED" && sessionStorage.getItem(KEY) === key) leave(e.message);
+    throw e;
+  }
 }
 
 export const ask = async (path, body) => {
@@ -90,7 +102,7 @@ export const call = async (method, params) => (await whole(method, params)).resu
 
 // leave ends the session here, and forgets all that the page shows.
 function leave(why) {
-  sessionStorage.removeItem(TOKEN);
+  sessionStorage.removeItem(KEY);
   sessionStorage.removeItem("ocipd.person");
   open?.abort();
   open = fresh = null;
@@ -109,18 +121,20 @@ function leave(why) {
   });
 }
 
-// enter trades the code of the link for a session. The fragment leaves the address bar first.
+// enter begins a session by the key in the link, which leaves the address bar first. Both sides make
+// the session's key of it.
 export async function enter() {
   const code = location.hash.slice(1);
   if (!code || code.startsWith("/")) return; // a screen of the page
   history.replaceState(null, "", "/");
   try {
-    const { token, person: name } = await ask("/session", { code });
-    sessionStorage.setItem(TOKEN, token);
+    const nonce = random(16);
+    const { person: name } = await (await send(code, "/session", {}, nonce)).json();
+    sessionStorage.setItem(KEY, await mac(code, "ocipd console session\0" + nonce));
     sessionStorage.setItem("ocipd.person", name);
     batch(() => { person.value = name; phase.value = "in"; lost.value = ""; });
   } catch (e) {
-    lost.value = e.status === 401 ? "This link was used, or is older than a minute." : e.message;
+    lost.value = e.status === 401 && e.message !== OTHER ? "This link was used, or is older than a minute." : e.message;
   }
 }
 
@@ -209,7 +223,7 @@ export async function follow() {
     try {
       if (!records.last) await recent();
       fresh = new Set();
-      const answer = await post("/stream", { after: records.last }, { signal: stop.signal });
+      const answer = await post("/stream", { after: records.last }, stop.signal);
       open = stop;
       link.value = { live: true, since: 0, because: "" };
       await read(answer.body);
