@@ -47,6 +47,9 @@ func TestOfTCP(t *testing.T) {
 			if err != nil || got.UID != uint32(os.Geteuid()) || !slices.Equal(got.Holders, []string{self}) {
 				t.Fatalf("OfTCP() = %+v, %v", got, err)
 			}
+			if uid, err := OwnerOfTCP(client, server); err != nil || uid != uint32(os.Geteuid()) {
+				t.Errorf("OwnerOfTCP() = %d, %v", uid, err)
+			}
 
 			// A second process that has the socket is named too.
 			file, err := dialled.File()
@@ -79,6 +82,9 @@ func TestOfTCP(t *testing.T) {
 			dialled.Close()
 			if got, err := OfTCP(client, server); !errors.Is(err, ErrGone) {
 				t.Errorf("closed: OfTCP() = %+v, %v", got, err)
+			}
+			if uid, err := OwnerOfTCP(client, server); !errors.Is(err, ErrGone) {
+				t.Errorf("closed: OwnerOfTCP() = %d, %v", uid, err)
 			}
 			other := netip.AddrPortFrom(server.Addr(), server.Port()+1)
 			if got, err := OfTCP(client, other); !errors.Is(err, ErrGone) {

@@ -56,8 +56,6 @@ const (
 	bodyTime   = 30 * time.Second
 	// answerTime bounds the daemon's answer to a call. It may ask interceptors about a decision.
 	answerTime = 2 * time.Minute
-	// maxConnections bounds the connections of browsers.
-	maxConnections = 256
 )
 
 // Console serves one person.
@@ -118,31 +116,6 @@ func ended(err error) error {
 		return nil
 	}
 	return err
-}
-
-// seats counts connections, and closes those beyond the limit before they are read.
-type seats struct {
-	mu    sync.Mutex
-	taken map[net.Conn]bool
-}
-
-func (s *seats) watch(c net.Conn, state http.ConnState) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch state {
-	case http.StateNew:
-		if len(s.taken) >= maxConnections {
-			_ = c.Close()
-			return
-		}
-		if s.taken == nil {
-			s.taken = make(map[net.Conn]bool)
-		}
-		s.taken[c] = true
-	case http.StateClosed, http.StateHijacked:
-		delete(s.taken, c)
-	case http.StateActive, http.StateIdle:
-	}
 }
 
 // upstream is the connection for calls. It is made when one is needed.

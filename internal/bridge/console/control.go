@@ -18,10 +18,13 @@ import (
 	"github.com/openclawos/ocipd/internal/base/peer"
 )
 
-// controlTime bounds the time of one line at the socket for commands, and maxControl its bytes.
 const (
+	// controlTime bounds the time of one line at the socket for commands, and maxControl its bytes.
 	controlTime = 10 * time.Second
 	maxControl  = 64 << 10
+	// maxCommands bounds the commands at once, and acceptAgain is the pause after a failed accept.
+	maxCommands = 64
+	acceptAgain = 100 * time.Millisecond
 )
 
 // ErrNone means that no console runs.
@@ -82,28 +85,52 @@ func private(dir string) error {
 	return nil
 }
 
-// serveControl answers the person's commands until the listener is closed.
+// serveControl answers the person's commands until the listener is closed. Beyond its bound, a command
+// is told so.
 func (c *Console) serveControl(ctx context.Context, l net.Listener) error {
 	var work sync.WaitGroup
 	defer work.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	seats := make(chan struct{}, maxCommands)
 	for {
 		one, err := l.Accept()
-		if err != nil {
+		if errors.Is(err, net.ErrClosed) {
 			return err
 		}
+		if err != nil {
+			// Out of descriptors: connections that end free some.
+			c.o.Log.Error("cannot accept a command", "error", err)
+			select {
+			case <-time.After(acceptAgain):
+				continue
+			case <-ctx.Done():
+				return err
+			}
+		}
+		s := &talk{Conn: one, lines: bufio.NewReaderSize(io.LimitReader(one, maxControl), 4096), now: c.o.Now}
+		select {
+		case seats <- struct{}{}:
+		default:
+			// The text fits into the buffer of a socket, so nothing is waited for.
+			_ = s.say(Told{Error: errBusy.Error()})
+			_ = one.Close() // the command may be gone
+			continue
+		}
 		work.Go(func() {
+			defer func() { <-seats }()
 			defer one.Close()
 			stop := context.AfterFunc(ctx, func() { _ = one.Close() }) // nobody waits any more
 			defer stop()
-			s := &talk{Conn: one, lines: bufio.NewReaderSize(io.LimitReader(one, maxControl), 4096), now: c.o.Now}
 			if err := c.serveCommand(ctx, s); err != nil {
 				_ = s.say(Told{Error: err.Error()}) // the command may be gone
 			}
 		})
 	}
 }
+
+// errBusy is the answer to a command beyond the bound.
+var errBusy = fmt.Errorf("the console answers %d commands already: try again", maxCommands)
 
 // talk is a connection of a command.
 type talk struct {

@@ -94,14 +94,17 @@ type connection struct {
 }
 
 func withConnection(ctx context.Context, c net.Conn) context.Context {
-	var one connection
+	return context.WithValue(ctx, connectionKey{}, connectionOf(c))
+}
+
+func connectionOf(c net.Conn) (one connection) {
 	if from, ok := c.RemoteAddr().(*net.TCPAddr); ok {
 		one.client = from.AddrPort()
 	}
 	if to, ok := c.LocalAddr().(*net.TCPAddr); ok {
 		one.server = to.AddrPort()
 	}
-	return context.WithValue(ctx, connectionKey{}, one)
+	return one
 }
 
 // errAway means that the daemon does not answer.

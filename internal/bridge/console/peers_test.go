@@ -29,7 +29,8 @@ const (
 	detached   = "app, detached" // has a process ask that is not its child any more
 	otherUser  = "other user"    // asks as another user
 	asks       = "asks"
-	lets       = "lets" // starts a process that asks, and ends
+	lets       = "lets"  // starts a process that asks, and ends
+	fills      = "fills" // holds many connections as another user, and asks
 	nobody     = 65534
 	descriptor = 3
 )
@@ -82,9 +83,18 @@ func playing(part string) error {
 		cmd.Env = append(os.Environ(), partVariable+"="+asks)
 		cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = os.Stdin, os.Stdout, os.Stderr, &syscall.SysProcAttr{Setsid: true}
 		return cmd.Start()
-	case otherUser:
+	case otherUser, fills:
 		if err := syscall.Setuid(nobody); err != nil {
 			return err
+		}
+	}
+	if part == fills {
+		for range 2 * maxConnections {
+			c, err := net.Dial("tcp", os.Getenv(socketVariable))
+			if err != nil {
+				return err
+			}
+			defer c.Close()
 		}
 	}
 	fmt.Println("ready", os.Getpid())
@@ -136,7 +146,11 @@ type asker struct {
 func (w *world) asker(part string, files ...*os.File) *asker {
 	w.Helper()
 	cmd := exec.Command("/proc/self/exe")
-	cmd.Env = append(os.Environ(), partVariable+"="+part, socketVariable+"="+w.path("run/kernel.sock"))
+	socket := w.path("run/kernel.sock")
+	if part == fills {
+		socket = w.address()
+	}
+	cmd.Env = append(os.Environ(), partVariable+"="+part, socketVariable+"="+socket)
 	cmd.Stderr, cmd.ExtraFiles = os.Stderr, files
 	in, err := cmd.StdinPipe()
 	if err != nil {

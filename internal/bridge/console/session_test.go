@@ -10,10 +10,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -364,6 +366,58 @@ func TestSlowPage(t *testing.T) {
 	}
 	if s.waiting <= maxQueue || len(s.lines) > 0 {
 		t.Errorf("%d bytes and %d lines are kept", s.waiting, len(s.lines))
+	}
+}
+
+// failing is a listener that fails for a while.
+type failing struct {
+	net.Listener
+	errs []error
+}
+
+func (l *failing) Accept() (net.Conn, error) {
+	if len(l.errs) > 0 {
+		err := l.errs[0]
+		l.errs = l.errs[1:]
+		return nil, err
+	}
+	return l.Listener.Accept()
+}
+
+// Commands that say nothing take all seats of the socket and no more: one more is told so, and there
+// is room when one of them ends. The console goes on after errors of the system.
+func TestManyCommands(t *testing.T) {
+	w := begin(t, acme)
+	var idle []net.Conn
+	for range maxCommands {
+		c, err := net.Dial("unix", w.control)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		idle = append(idle, c)
+	}
+	if _, err := Link(t.Context(), w.control); err == nil || !strings.Contains(err.Error(), "answers 64 commands already") {
+		t.Errorf("one more command: %v", err)
+	}
+	idle[0].Close()
+	within(t, func() bool { _, err := Link(t.Context(), w.control); return err == nil })
+
+	path := w.path("run/other.sock")
+	l, err := ListenControl(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		ended <- w.console.serveControl(t.Context(), &failing{l, []error{syscall.EMFILE, syscall.ECONNABORTED}})
+	}()
+	if _, err := Link(t.Context(), path); err != nil {
+		t.Errorf("after errors: %v", err)
+	}
+	l.Close()
+	if err := <-ended; !errors.Is(err, net.ErrClosed) {
+		t.Errorf("it ended with %v", err)
 	}
 }
 

@@ -201,3 +201,36 @@ func TestSharedAndGone(t *testing.T) {
 		return strings.Contains(w.log.String(), "no process holds the other end") || strings.Contains(w.log.String(), "another user")
 	})
 }
+
+// Another user who holds as many connections as the system gives keeps no browser out.
+func TestSeats(t *testing.T) {
+	var s seats
+	conns := make([]net.Conn, maxConnections+maxForeign)
+	for i := range conns {
+		conns[i], _ = net.Pipe()
+		if !s.take(conns[i], i >= maxForeign) {
+			t.Fatalf("there is no seat for connection %d", i)
+		}
+	}
+	more, _ := net.Pipe()
+	if s.take(more, true) || s.take(more, false) {
+		t.Error("a connection beyond the limit has a seat")
+	}
+	s.leave(more)
+	s.leave(conns[0])
+	if s.take(more, true) || !s.take(more, false) {
+		t.Error("a seat of others does not go to others alone")
+	}
+	s.leave(conns[maxForeign])
+	if other, _ := net.Pipe(); s.take(other, false) || !s.take(other, true) {
+		t.Error("a seat of this user does not go to this user alone")
+	}
+
+	if os.Geteuid() != 0 {
+		t.Skip("only root can be another user")
+	}
+	w := begin(t, acme)
+	key := w.session()
+	w.asker(fills)
+	w.call(key, "kernel.status", map[string]any{}, nil)
+}

@@ -126,8 +126,8 @@ func (w *world) approve() {
 	w.until(`document.querySelectorAll(".list .row").length === 2`)
 	w.do(click(".list .row"))
 	w.until(`document.querySelector(".decide")`)
-	w.do(chromedp.Evaluate[chromedp.Void](end))
-	w.until(`!document.querySelector(".decide .primary").disabled`)
+	// The end may move while the request is drawn.
+	w.until(`(() => { ` + end + `; return !document.querySelector(".decide .primary").disabled })()`)
 	w.do(press("a"))
 	w.until(`document.querySelector("dialog .primary:not(:disabled)")?.textContent.includes("passkey")`)
 	w.do(click("dialog .primary"))
