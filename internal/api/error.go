@@ -69,11 +69,11 @@ func AsError(err error) *Error {
 	}
 	if e, ok := errors.AsType[coded](err); ok {
 		code, reason := e.OCIP()
-		return &Error{Code: InternalError, Message: reason, Details: map[string]any{"ocip": map[string]any{"code": code, "reason": reason}}}
+		return &Error{Code: InternalError, Message: reason, Details: OCIP(code, reason)}
 	}
 	if fault, ok := errors.AsType[*audit.Fault](err); ok {
 		reason := "cannot trust the audit log: " + fault.Error() + "; ocipd audit verify says more"
-		return &Error{Code: InternalError, Message: reason, Details: map[string]any{"ocip": map[string]any{"code": AuditDamaged, "reason": reason}}}
+		return &Error{Code: InternalError, Message: reason, Details: OCIP(AuditDamaged, reason)}
 	}
 	return &Error{Code: UnknownError, Message: "the kernel could not answer; its log has the cause"}
 }
@@ -81,6 +81,11 @@ func AsError(err error) *Error {
 // AuditDamaged is the code of an answer that would have been made of a record that is
 // not what was written.
 const AuditDamaged ocip.Code = "AUDIT_DAMAGED"
+
+// OCIP is the details of an error with a code of OCIP.
+func OCIP(code ocip.Code, reason string) map[string]any {
+	return map[string]any{"ocip": map[string]any{"code": code, "reason": reason}}
+}
 
 // withOCIP is the details of an error with a code of OCIP.
 type withOCIP[T any] struct {

@@ -643,3 +643,41 @@ func TestFleetRosterIsRefused(t *testing.T) {
 	c.write(c.a, c.roster("acme-corp", 9, "olga"))
 	c.a.start()
 }
+
+// Messages that wait while a host gets new keys go before those that are decided afterwards.
+func TestFleetKeepsOrderUnderNewKeys(t *testing.T) {
+	c := foundFleet(t, "")
+	alice, bob := c.a.agent("@acme/alice"), c.b.agent("@acme/bob")
+	var want []string
+	for n := range 3 {
+		want = append(want, alice.dispatch("agent:bob:main", fmt.Sprintf("Note %d.", n), fresh(nil)).DispatchID)
+	}
+	c.rejoin(0)
+	for n := range 3 {
+		want = append(want, alice.dispatch("agent:bob:main", fmt.Sprintf("Note %d.", 3+n), fresh(nil)).DispatchID)
+	}
+	lineA, lineB := carry(t, c.a), carry(t, c.b)
+	for n, id := range want {
+		lineA.pass(lineB)
+		if got := bob.message("hook:message_received"); got.DispatchID != id {
+			t.Errorf("message %d is %s (%s), want %s", n, got.DispatchID, got.Content, id)
+		}
+	}
+	if n := len(c.a.records(audit.Filter{Like: audit.Record{Event: "lane_renewed"}})); n != 3 {
+		t.Errorf("%d messages have got new numbers", n)
+	}
+	c.a.verify()
+	c.b.verify()
+}
+
+// rejoin gives a host new keys, and both hosts the roster with them.
+func (c *company) rejoin(host int) {
+	c.t.Helper()
+	h := []*harness{c.a, c.b}[host]
+	was := c.hosts[host]
+	c.hosts[host] = c.keys(h, was.Name, was.Epoch+1)
+	c.private[host] = c.private[len(c.private)-1]
+	c.publish(c.a, c.b)
+	c.reloaded(c.a)
+	c.reloaded(c.b)
+}

@@ -304,10 +304,6 @@ func (k *ruleset) tell(r *approval.Request, change *store.Change, outcome api.Ap
 	if r.AppID == api.OperatorApp || directory.IsAgents(r.AppID) {
 		return nil // the caller finds the request in the operator's list, or asks about it
 	}
-	event, err := json.Marshal(outcome)
-	if err != nil {
-		return fmt.Errorf("cannot encode an event: %w", err)
-	}
 	channel, _ := directory.Split(r.SessionKey)
 	// The outcome lets the runtime send, so it waits while either end is paused.
 	to := r.AgentID
@@ -327,18 +323,7 @@ func (k *ruleset) tell(r *approval.Request, change *store.Change, outcome api.Ap
 		},
 		Event: outbox.Event{Name: api.ApprovalEvent, From: r.AgentID, By: r.Agent, Tenant: record.TenantID, About: api.HookContext{AgentID: to, ChannelID: channel}},
 	}
-	err = told.CloseEvent(k.keys, record.TenantID, event)
-	if record.DeliveredDigest = told.Digest(); err != nil {
-		return k.recordable(err)
-	}
-	told.Enter(change)
-	change.OnDurable(func(receipt store.Receipt) {
-		k.outbox.Open(receipt, told)
-		if flush := k.outbox.Offer(told); flush != nil {
-			flush()
-		}
-	})
-	return nil
+	return tellApp(k, change, told, outcome)
 }
 
 // Record begins a record about the message.

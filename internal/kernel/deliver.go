@@ -2,8 +2,10 @@ package kernel
 
 import (
 	"context"
+	"fmt"
 	"time"
 
+	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/api/caller"
 	"github.com/openclawos/ocipd/internal/audit/gate"
@@ -153,4 +155,25 @@ func (in *incoming) delivery(p ocip.Policy, expires time.Time) *outbox.Delivery 
 // file, the list of signers, a grant, the message's task, or the time that the policy reads.
 func (m *outgoing) volatile(p ocip.Policy) bool {
 	return len(m.media) > 0 || m.approvalID != "" || m.grant != "" || m.task.ID != "" || !p.Lasts()
+}
+
+// tellApp puts an event into the queue of its app. The change's first record is about that, and gets the
+// digest of the event.
+func tellApp(k *ruleset, change *store.Change, told *outbox.Delivery, payload any) error {
+	event, err := json.Marshal(payload, json.Deterministic(true))
+	if err != nil {
+		return fmt.Errorf("cannot encode an event: %w", err)
+	}
+	err = told.CloseEvent(k.keys, told.Event.Tenant, event)
+	if change.Records[0].DeliveredDigest = told.Digest(); err != nil {
+		return k.recordable(err)
+	}
+	told.Enter(change)
+	change.OnDurable(func(receipt store.Receipt) {
+		k.outbox.Open(receipt, told)
+		if flush := k.outbox.Offer(told); flush != nil {
+			flush()
+		}
+	})
+	return nil
 }

@@ -72,7 +72,7 @@ func (f *Fleet) seal(h *frame.Header, body []byte, to *roster.Host) (*fleetapi.F
 // Hosts is the traffic of a kernel with other hosts. Its own state is in memory.
 type Hosts struct {
 	*Kernel
-	// lanes serializes what is taken from a lane, and what ends in one.
+	// lanes serializes what is taken from a lane, and what enters or ends in one.
 	lanes keylock.Locks
 
 	mu sync.Mutex
@@ -207,6 +207,10 @@ func enters(k *ruleset, m *outgoing, d *outbox.Delivery, change *store.Change) e
 			Result: ocip.Deny, Code: frame.TooLarge, Policy: "fleet", Reason: fmt.Sprintf("the message has %d bytes with its metadata, and at most %d go to another host", size, frame.MaxBody),
 		})
 	}
+	// No decision under earlier keys is under way any more: what waits under them comes first.
+	if err := renew(context.Background(), k, to); err != nil {
+		return err
+	}
 	change.Add(&store.LaneSent{Lane: k.member.to(to), Host: host, Message: &d.Message, Most: k.member.MaxQueued})
 	return nil
 }
@@ -318,7 +322,7 @@ func (c *carrier) offer(ctx context.Context) (next time.Time, err error) {
 // offerTo is offer for one host.
 func (c *carrier) offerTo(ctx context.Context, k *ruleset, to *roster.Host) (next time.Time, err error) {
 	name := k.member.to(to)
-	if err := c.renew(ctx, k.member, to); err != nil {
+	if err := renew(ctx, k, to); err != nil {
 		return next, err
 	}
 	rows, err := store.LanesOf(c.store).Messages(ctx, name, lane.Window)
@@ -384,8 +388,8 @@ func (c *carrier) frameOf(ctx context.Context, f *Fleet, row *store.LaneSent, to
 
 // renew moves the messages of earlier lanes to a host into the present one, after one of the two
 // hosts has got new keys. The other host knows a message that it has taken by its id.
-func (k *Hosts) renew(ctx context.Context, f *Fleet, to *roster.Host) error {
-	name := f.to(to)
+func renew(ctx context.Context, k *ruleset, to *roster.Host) error {
+	name := k.member.to(to)
 	defer k.lanes.Lock(name)()
 	for {
 		rows, err := store.LanesOf(k.store).Stale(ctx, to.Name, name, lane.Window)
@@ -445,10 +449,6 @@ func receiptEvent(k *ruleset, change *store.Change, sent *audit.Entry, receipt *
 	if app == "" || app == api.OperatorApp || directory.IsAgents(app) || audit.Redacted(app) {
 		return nil
 	}
-	event, err := marshal(receipt)
-	if err != nil {
-		return err
-	}
 	from := ""
 	if local := k.directory.Local(sent.AgentID); local != nil {
 		from = local.ID
@@ -460,18 +460,7 @@ func receiptEvent(k *ruleset, change *store.Change, sent *audit.Entry, receipt *
 		},
 		Event: outbox.Event{Name: fleetapi.ReceiptEvent, From: from, By: sent.AgentID, Tenant: sent.TenantID, About: api.HookContext{AgentID: from, ChannelID: directory.AgentChannel}},
 	}
-	err = told.CloseEvent(k.keys, sent.TenantID, event)
-	if record.DeliveredDigest = told.Digest(); err != nil {
-		return k.recordable(err)
-	}
-	told.Enter(change)
-	change.OnDurable(func(receipt store.Receipt) {
-		k.outbox.Open(receipt, told)
-		if flush := k.outbox.Offer(told); flush != nil {
-			flush()
-		}
-	})
-	return nil
+	return tellApp(k, change, told, receipt)
 }
 
 // isFinal reports whether the same message would be refused again, rather than that this daemon

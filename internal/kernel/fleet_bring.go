@@ -21,9 +21,6 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 )
 
-// marshal encodes a value of the daemon's own.
-func marshal(value any) ([]byte, error) { return json.Marshal(value, json.Deterministic(true)) }
-
 // Bring takes a frame of another host from a carrier, which may be anybody: the frame proves itself.
 // The tenant wall comes before any key, the host and its keys before the signature, and the
 // signature before anything that depends on the message.
@@ -64,7 +61,7 @@ func (k *Hosts) refuseFrame(host, event string, code ocip.Code, reason string, h
 	}
 	failure := api.Errorf(api.Forbidden, "%s", reason)
 	if code != "" {
-		failure.Details = map[string]any{"ocip": map[string]any{"code": code, "reason": reason}}
+		failure.Details = api.OCIP(code, reason)
 	}
 	return failure
 }

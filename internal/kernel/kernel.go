@@ -183,6 +183,7 @@ func New(ctx context.Context, o Options) (*Kernel, error) {
 	if err := k.newRequests(ctx); err != nil {
 		return nil, err
 	}
+	k.Hosts = &Hosts{Kernel: k}
 	first, err := k.newRuleset(&o.Terms)
 	if err != nil {
 		return nil, err
@@ -227,7 +228,7 @@ func New(ctx context.Context, o Options) (*Kernel, error) {
 	}); err != nil {
 		return nil, err
 	}
-	k.contacts, k.Hosts = contacts.New(contacts.Options{Store: o.Store, State: k.state, Commit: k.commit, NewID: o.NewID}), &Hosts{Kernel: k}
+	k.contacts = contacts.New(contacts.Options{Store: o.Store, State: k.state, Commit: k.commit, NewID: o.NewID})
 	k.inboxes = inbox.New(inbox.Options{Outbox: k.outbox, Contacts: k.contacts, Apps: k.apps, Ours: hints.Own(), Digest: o.Digest, Now: o.Now, NewID: o.NewID, Closing: k.closing.Done()})
 	k.tasks.Go(k.sweep)
 	return k, nil

@@ -58,7 +58,7 @@ func (k *ruleset) mayLeave(r *approval.Request) error {
 		to = local.ID
 	}
 	if reason, paused := k.pauses.Reason(directory.ChannelOf(r.SessionKey), r.AgentID, to); paused {
-		return &api.Error{Code: api.Forbidden, Message: reason, Details: map[string]any{"ocip": map[string]any{"code": ocip.Paused, "reason": reason}}}
+		return &api.Error{Code: api.Forbidden, Message: reason, Details: api.OCIP(ocip.Paused, reason)}
 	}
 	return nil
 }

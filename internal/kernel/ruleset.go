@@ -5,6 +5,7 @@ import (
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/approval"
+	"github.com/openclawos/ocipd/internal/base/keylock"
 	"github.com/openclawos/ocipd/internal/kernel/exchanges"
 	"github.com/openclawos/ocipd/internal/kernel/hooks"
 	"github.com/openclawos/ocipd/internal/kernel/registry"
@@ -40,6 +41,7 @@ type ruleset struct {
 	seal      func(text string) (string, error)
 	sealHeld  bool
 	member    *Fleet
+	lanes     *keylock.Locks // of Hosts
 	// decider takes people's decisions. The other fields are these terms in the form that each
 	// package needs.
 	decider       *approval.Decider
@@ -53,7 +55,7 @@ type ruleset struct {
 func (k *Kernel) rules() *ruleset { return k.inForce.Load() }
 
 func (k *Kernel) newRuleset(t *Terms) (*ruleset, error) {
-	r := &ruleset{base: k.base, cfg: t.Config, policy: t.Policy, signers: t.Signers, seal: t.Seal, sealHeld: t.SealHeld, member: t.Fleet}
+	r := &ruleset{base: k.base, cfg: t.Config, policy: t.Policy, signers: t.Signers, seal: t.Seal, sealHeld: t.SealHeld, member: t.Fleet, lanes: &k.Hosts.lanes}
 	var err error
 	r.directory, err = directory.New(&r.cfg.Directory)
 	r.terms = &registry.Terms{Config: r.cfg.Config, Directory: r.directory, Agents: r.cfg.Directory.Agents, Grants: r.cfg.Directory.Grants}

@@ -160,7 +160,9 @@ func (l Lanes) Messages(ctx context.Context, lane string, limit int) ([]*LaneSen
 // Stale returns up to limit messages to a host in other lanes than one, in the order of their
 // decisions.
 func (l Lanes) Stale(ctx context.Context, host, lane string, limit int) ([]*LaneSent, error) {
-	return db.Rows(ctx, l.s.db, laneRead, `SELECT `+sentColumns+` FROM lane_sent WHERE host = ? AND lane <> ? ORDER BY message LIMIT ?`, []any{host, lane, limit}, scanSent)
+	// Two ranges of the index, since the lane itself may have thousands of messages.
+	return db.Rows(ctx, l.s.db, laneRead, `SELECT `+sentColumns+` FROM lane_sent WHERE host = ?1 AND lane < ?2 UNION ALL SELECT `+sentColumns+` FROM lane_sent WHERE host = ?1 AND lane > ?2 ORDER BY message LIMIT ?3`,
+		[]any{host, lane, limit}, scanSent)
 }
 
 const (

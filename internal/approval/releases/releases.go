@@ -268,7 +268,7 @@ func (x *Releases) open(ctx context.Context, row *store.Release, r *approval.Req
 		return gate.Sealed{}, err
 	}
 	x.o.Withdrawn(r.ApprovalID, why)
-	return gate.Sealed{}, &api.Error{Code: api.Forbidden, Message: "the message may not leave any more: " + why.Reason, Details: map[string]any{"ocip": map[string]any{"code": why.Code, "reason": why.Reason}}}
+	return gate.Sealed{}, &api.Error{Code: api.Forbidden, Message: "the message may not leave any more: " + why.Reason, Details: api.OCIP(ocip.Code(why.Code), why.Reason)}
 }
 
 // withdrawn records that a message is not given to its app. If the app may have sent it already, it

@@ -37,7 +37,7 @@ func NotRecorded(message string, cause error) *api.Error {
 	case errors.Is(cause, store.ErrClosed):
 		message += ": the daemon is stopping"
 	}
-	return &api.Error{Code: code, Message: message, Details: map[string]any{"ocip": map[string]any{"code": verdict, "reason": message}}}
+	return &api.Error{Code: code, Message: message, Details: api.OCIP(verdict, message)}
 }
 
 // unreadable is the error for a caller whose decision needs something that cannot be read: the
