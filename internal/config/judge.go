@@ -20,7 +20,7 @@ type Judge struct {
 	Timeout time.Duration `yaml:"timeout"`
 	// May is annotate (a person is told the answer) or release (a no sends the message).
 	May string `yaml:"may"`
-	// Elsewhere allows a server on another machine, by https.
+	// Elsewhere allows a server on another machine, by https, and one of another user on this machine.
 	Elsewhere bool `yaml:"elsewhere"`
 }
 

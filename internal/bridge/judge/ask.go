@@ -55,10 +55,12 @@ const format = `{"type":"json_schema","json_schema":{"name":"opinion","strict":t
 var errElsewhere = errors.New("the server is on another machine, and ocip.judge.elsewhere is not set")
 
 // transport reaches servers directly: no proxy of the environment sees the text. Without elsewhere,
-// it connects to the loopback alone, whatever a name resolves to.
-func transport(elsewhere bool) *http.Transport {
+// it connects to the loopback alone, whatever a name resolves to, and to programs of this user and
+// of root.
+func (s *Server) transport() *http.Transport {
 	d := &net.Dialer{}
-	if !elsewhere {
+	dial := d.DialContext
+	if !s.Elsewhere {
 		d.Control = func(_, address string, _ syscall.RawConn) error {
 			host, _, err := net.SplitHostPort(address)
 			if ip := net.ParseIP(host); err != nil || ip == nil || !ip.IsLoopback() {
@@ -66,8 +68,18 @@ func transport(elsewhere bool) *http.Transport {
 			}
 			return nil
 		}
+		dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			c, err := d.DialContext(ctx, network, address)
+			if err != nil {
+				return nil, err
+			}
+			if err := own(ctx, c, s.Timeout/2); err != nil {
+				return nil, errors.Join(err, c.Close())
+			}
+			return c, nil
+		}
 	}
-	return &http.Transport{DialContext: d.DialContext, DisableKeepAlives: true, MaxResponseHeaderBytes: maxResponse}
+	return &http.Transport{DialContext: dial, DisableKeepAlives: true, MaxResponseHeaderBytes: maxResponse}
 }
 
 // ask asks the model about a message, and returns its answer as it is, once it has the schema's form.
@@ -91,7 +103,7 @@ func (s *Server) ask(ctx context.Context, message string) (answer string, err er
 	}
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Accept", "application/json")
-	t := transport(s.Elsewhere)
+	t := s.transport()
 	defer t.CloseIdleConnections()
 	c := &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	response, err := c.Do(r)
@@ -112,8 +124,11 @@ func (s *Server) ask(ctx context.Context, message string) (answer string, err er
 	return content(said)
 }
 
-// late names the end of the time, which has many errors.
+// late names the end of the time, which has many errors, and another user's server.
 func (s *Server) late(ctx context.Context, err error) error {
+	if e, ok := errors.AsType[*ownerError](err); ok {
+		return e
+	}
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return fmt.Errorf("no answer within %s", s.Timeout)
 	}

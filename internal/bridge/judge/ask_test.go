@@ -166,7 +166,7 @@ func TestLoopbackAlone(t *testing.T) {
 
 // A proxy of the environment gets no text.
 func TestNoProxy(t *testing.T) {
-	if transport(true).Proxy != nil || transport(false).Proxy != nil {
+	if (&Server{Elsewhere: true}).transport().Proxy != nil || new(Server).transport().Proxy != nil {
 		t.Error("a proxy is used")
 	}
 }
