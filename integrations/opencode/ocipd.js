@@ -154,12 +154,20 @@ export const ocipd = async ({ client, directory }) => {
   let settings = {}
   let own
 
-  // where finds the MCP server of a tool. It is undefined unless one server alone can have the tool.
-  const where = async (tool) => {
+  // live are the names of the servers that run.
+  const live = async () => {
     own ??= (await client.tool.ids({ throwOnError: true })).data
-    const { data } = await client.mcp.status({ throwOnError: true })
-    const names = Object.keys({ ...settings.mcp, ...data }).filter((name) => tool.startsWith(plain(name) + "_"))
-    return names.length === 1 && !own.includes(tool) ? names[0] : undefined
+    return Object.keys((await client.mcp.status({ throwOnError: true })).data)
+  }
+
+  // owners are the MCP servers that can have a tool: more than one if a server's name begins with
+  // that of another one. "" is opencode itself, and "?" a server of which opencode does not tell in time.
+  const owners = async (tool) => {
+    const late = new Promise((_, fail) => setTimeout(fail, LOOK).unref())
+    const running = await Promise.race([live(), late]).catch(() => undefined)
+    const names = [...new Set([...Object.keys(settings.mcp ?? {}), ...(running ?? [])])].filter((name) => tool.startsWith(plain(name) + "_"))
+    if (!running) return ["", ...names, "?"]
+    return names.length === 0 || own.includes(tool) ? ["", ...names] : names
   }
 
   // decides reports whether the proxy, or the daemon's own server, decides about a server's calls.
@@ -177,17 +185,20 @@ export const ocipd = async ({ client, directory }) => {
       settings = merged
     },
     "tool.execute.before": async (input, output) => {
-      const name = await Promise.race([where(input.tool).catch(() => undefined), new Promise((late) => setTimeout(late, LOOK).unref())])
-      if (name !== undefined && decides(name)) return
-      const tool = name === undefined ? input.tool : `mcp__${name}__${input.tool.slice(plain(name).length + 1)}`
-      let said
-      try {
-        said = JSON.parse(await ask({ event: "PreToolUse", tool, input: output.args ?? {}, cwd: directory, session: input.sessionID, call: input.callID }))
-      } catch (error) {
-        throw new Error(`ocipd: ${input.tool} was not called, since it could not be decided: ${error.message}. Do not retry.`)
-      }
-      if (said === null || typeof said !== "object" || Object.keys(said).length > 0) {
-        throw new Error(said?.hookSpecificOutput?.permissionDecisionReason ?? `ocipd: ${input.tool} was not called, since the answer is not understood. Do not retry.`)
+      const names = await owners(input.tool)
+      if (names.length === 1 && names[0] !== "" && decides(names[0])) return
+      // A policy can have a rule for each of the servers, so that the call has to be allowed as one of each.
+      for (const name of names) {
+        const tool = name === "" ? input.tool : `mcp__${name}__${name === "?" ? input.tool : input.tool.slice(plain(name).length + 1)}`
+        let said
+        try {
+          said = JSON.parse(await ask({ event: "PreToolUse", tool, input: output.args ?? {}, cwd: directory, session: input.sessionID, call: input.callID }))
+        } catch (error) {
+          throw new Error(`ocipd: ${input.tool} was not called, since it could not be decided: ${error.message}. Do not retry.`)
+        }
+        if (said === null || typeof said !== "object" || Object.keys(said).length > 0) {
+          throw new Error(said?.hookSpecificOutput?.permissionDecisionReason ?? `ocipd: ${input.tool} was not called, since the answer is not understood. Do not retry.`)
+        }
       }
       frozen(output.args)
     },

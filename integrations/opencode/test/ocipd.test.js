@@ -28,7 +28,7 @@ require("readline").createInterface({ input: process.stdin }).on("line", (line) 
     broken: () => process.stdout.write("no JSON\\n"),
     ends: () => process.exit(3),
   }
-  ;(answers[asked.input.command] ?? (() => say(id, text("{}"))))()
+  ;(answers[asked.input.command ?? asked.input[asked.tool]] ?? (() => say(id, text("{}"))))()
 })
 `
 
@@ -44,7 +44,7 @@ const started = async (t, settings, { tools = ["bash", "chat_own"], live, words 
   const { ocipd } = await import(pathToFileURL(file).href)
   const hooks = await ocipd({
     directory: dir,
-    client: { tool: { ids: async () => ({ data: tools }) }, mcp: { status: async () => ({ data: live ?? {} }) } },
+    client: { tool: { ids: async () => ({ data: tools }) }, mcp: { status: async () => ({ data: live === undefined ? {} : live }) } },
   })
   hooks.config(settings)
   const call = (tool, args = {}) => hooks["tool.execute.before"]({ tool, sessionID: "s", callID: "c" }, { args })
@@ -78,9 +78,16 @@ test("every other answer, and no answer, refuses the call", async (t) => {
   await assert.rejects(missing.call("bash"), /cannot be started/)
 })
 
+test("a call that can be of several servers has to be allowed as one of each", async (t) => {
+  const { call, asked } = await started(t, {}, { live: { chat: {}, chat_x: {} } })
+  await assert.rejects(call("chat_x_send", { mcp__chat_x__send: "deny" }), /because/)
+  await assert.rejects(call("chat_x_send", { mcp__chat__x_send: "deny" }), /because/)
+  assert.equal(asked().length, 3)
+})
+
 test("the proxy decides about calls of its servers while it runs, and about no others", async (t) => {
   const chat = (...command) => ({ mcp: { chat: { type: "local", command } } })
-  for (const [name, settings, tool, options, want] of [
+  for (const [name, settings, tool, options, ...want] of [
     ["behind the proxy", chat(...proxy), "chat_send", {}, undefined],
     ["a server of the daemon", chat(...served, "--token-file", "t"), "chat_send", {}, undefined],
     ["with headers", { mcp: { chat: { type: "local", command: proxy, environment: { OCIPD_HEADERS: "A: b", T: "x" } } } }, "chat_send", {}, undefined],
@@ -94,8 +101,10 @@ test("the proxy decides about calls of its servers while it runs, and about no o
     ["of another daemon", chat(...served, "--token-file", "t", "--socket", "/x"), "chat_send", {}, "mcp__chat__send"],
     ["of a daemon with another configuration", chat(...served, "--config=/x"), "chat_send", {}, "mcp__chat__send"],
     ["over HTTP", { mcp: { chat: { type: "remote", command: proxy } } }, "chat_send", {}, "mcp__chat__send"],
-    ["a tool of opencode with such a name", chat(...proxy), "chat_own", {}, "chat_own"],
-    ["a server that was added since", chat(...proxy), "chat_x_send", { live: { chat: {}, chat_x: {} } }, "chat_x_send"],
+    ["a tool of opencode with such a name", chat(...proxy), "chat_own", {}, "chat_own", "mcp__chat__own"],
+    ["a server that was added since", chat(...proxy), "chat_x_send", { live: { chat: {}, chat_x: {} } }, "mcp__chat__x_send", "mcp__chat_x__send"],
+    ["servers that opencode does not tell of", {}, "chat_send", { live: null }, "chat_send", "mcp__?__chat_send"],
+    ["servers of which the settings alone tell", chat(...proxy), "chat_send", { live: null }, "chat_send", "mcp__chat__send", "mcp__?__chat_send"],
     ["a server that is only added", {}, "chat_send", { live: { chat: {} } }, "mcp__chat__send"],
   ]) {
     const { call, asked, dir } = await started(t, settings, options)
@@ -106,7 +115,7 @@ test("the proxy decides about calls of its servers while it runs, and about no o
       await new Promise((begun) => server.on("spawn", begun))
     }
     await call(tool)
-    assert.equal(asked()[0]?.tool, want, name)
+    assert.deepEqual(asked().map((question) => question.tool), want.filter((one) => one), name)
     server?.kill()
   }
 })

@@ -230,8 +230,8 @@ func (q *Question) server() (server, tool string) {
 		return "", q.Tool
 	}
 	server, tool, ok = strings.Cut(rest, parting)
-	if !ok {
-		return "", q.Tool
+	if !ok || server == "" {
+		return "", q.Tool // without its beginning it could be a tool of the runtime
 	}
 	return server, tool
 }
@@ -256,10 +256,34 @@ func (q *Question) among(servers []string) bool {
 	})
 }
 
+// reading is an MCP server with its tool, as which a tool's name can be read.
+type reading struct{ server, tool string }
+
+// maxReadings bounds the readings of a name.
+const maxReadings = 8
+
+// readings are all readings of a tool's name. A policy can have a rule for each of the servers.
+func (q *Question) readings() (list []reading, err error) {
+	rest, ok := strings.CutPrefix(q.Tool, mcpPrefix)
+	for i := range len(rest) {
+		if ok && q.Server == "" && i > 0 && strings.HasPrefix(rest[i:], parting) && i+len(parting) < len(rest) {
+			list = append(list, reading{rest[:i], rest[i+len(parting):]})
+		}
+	}
+	switch {
+	case len(list) == 0:
+		server, tool := q.server()
+		list = []reading{{server, tool}}
+	case len(list) > maxReadings:
+		err = fmt.Errorf("its name can be that of a tool of %d servers", len(list))
+	}
+	return list, err
+}
+
 // data is the daemon's input for the call. No map describes the tools of a server that is not
 // behind the proxy.
-func (q *Question) data(runtime string) api.Object {
-	server, tool := q.server()
+func (q *Question) data(runtime string, as reading) api.Object {
+	server, tool := as.server, as.tool
 	data := api.Object{"toolName": api.String(tool), "params": q.Input, "runtime": api.String(runtime)}
 	for name, text := range map[string]string{"mcpServer": server, "cwd": q.Folder, "session": q.Session, "toolCallId": q.Call} {
 		if text != "" {
@@ -302,9 +326,25 @@ func (g *Gate) Decide(ctx context.Context, q *Question) Verdict {
 	case q.Event == Permission && g.decided(q.key()):
 		return Verdict{Decision: Allow}
 	}
-	data := q.data(g.o.Runtime)
+	readings, err := q.readings()
+	if err != nil {
+		return deny("ocipd: " + q.Tool + " was not called: " + err.Error())
+	}
+	for _, as := range readings {
+		if v := g.decide(ctx, q, q.data(g.o.Runtime, as).Append(nil)); v.Decision != Allow {
+			return v
+		}
+	}
+	if q.Event == Before {
+		g.remember(q.key())
+	}
+	return Verdict{Decision: Allow}
+}
+
+// decide answers a question by the daemon's decision about its data.
+func (g *Gate) decide(ctx context.Context, q *Question, data []byte) Verdict {
 	for until := time.Now().Add(g.o.Hold); ; {
-		got, err := g.ask(ctx, api.ToolExecuting, data.Append(nil), "")
+		got, err := g.ask(ctx, api.ToolExecuting, data, "")
 		switch {
 		case err != nil:
 			g.o.Log.Warn("a tool call was not decided", "tool", q.Tool, "error", err)
@@ -312,9 +352,6 @@ func (g *Gate) Decide(ctx context.Context, q *Question) Verdict {
 		case got.Allowed && string(got.Data) != "" && changed(got.Data, q.Input):
 			return deny("ocipd: an interceptor changed what " + q.Tool + " is called with, which is not possible here")
 		case got.Allowed:
-			if q.Event == Before {
-				g.remember(q.key())
-			}
 			return Verdict{Decision: Allow}
 		case !got.Held:
 			return deny("ocipd: " + q.Tool + " was not called. " + got.Reason + ". Do not retry.")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -151,6 +152,31 @@ func TestAmbiguousNamesAreAskedAbout(t *testing.T) {
 	}
 }
 
+// A name that can be of several servers is asked about as a tool of each: a policy for one of them holds.
+func TestReadingsOfAName(t *testing.T) {
+	t.Parallel()
+	for tool, want := range map[string][]reading{
+		"Bash":                {{"", "Bash"}},
+		"mcp__gh__push":       {{"gh", "push"}},
+		"mcp__gh__x__push":    {{"gh", "x__push"}, {"gh__x", "push"}},
+		"mcp__gh___push":      {{"gh", "_push"}, {"gh_", "push"}},
+		"mcp__gh":             {{"", "mcp__gh"}},
+		"mcp____Bash":         {{"", "mcp____Bash"}},
+		"mcp__gh__":           {{"gh", ""}},
+		"mcp__gh__x__":        {{"gh", "x__"}},
+		"mcp__a__b__c__d__e":  {{"a", "b__c__d__e"}, {"a__b", "c__d__e"}, {"a__b__c", "d__e"}, {"a__b__c__d", "e"}},
+		"mcp__a_____________": nil,
+	} {
+		got, err := (&Question{Tool: tool}).readings()
+		if (err != nil) != (want == nil) || want != nil && !slices.Equal(got, want) {
+			t.Errorf("%s: %v, %v", tool, got, err)
+		}
+	}
+	if got, err := (&Question{Tool: "a-b-c", Server: "a", Name: "b-c"}).readings(); err != nil || !slices.Equal(got, []reading{{"a", "b-c"}}) {
+		t.Errorf("with a server that the runtime names: %v, %v", got, err)
+	}
+}
+
 // A tool of an MCP server that takes text counts as unmapped, as behind the proxy: with tools:
 // enforce, a person is asked. A tool of the runtime itself does not.
 func TestToolsOfServersAreUnmapped(t *testing.T) {
@@ -172,7 +198,11 @@ func TestToolsOfServersAreUnmapped(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := string(q.data("codex")["unmapped"]) == "true"; got != tt.unmapped {
+		as, err := q.readings()
+		if err != nil || len(as) != 1 {
+			t.Fatalf("%s: %v, %v", tt.tool, as, err)
+		}
+		if got := string(q.data("codex", as[0])["unmapped"]) == "true"; got != tt.unmapped {
 			t.Errorf("%s %s: %t", tt.tool, tt.input, got)
 		}
 	}
