@@ -2,8 +2,8 @@ package client
 
 import "sync"
 
-// Bounds of the events that wait for the handlers: the first one holds while no call waits for its
-// answer, which stands behind events on the connection.
+// Bounds of the events and chunks that wait for the caller: the first one holds while no call waits for its
+// answer, which stands behind them on the connection.
 const (
 	mostWaiting  = 4096
 	mostWithCall = 16 * mostWaiting
@@ -14,7 +14,8 @@ type backlog struct {
 	mu      sync.Mutex
 	changed sync.Cond
 	lanes   map[string][]func()
-	// waiting counts the work of all lanes, and calls those that wait for an answer.
+	// waiting counts the work of all lanes and the chunks of all streams, and calls those that wait for an
+	// answer.
 	waiting, calls int
 	closed         bool
 }
@@ -29,12 +30,17 @@ func newBacklog() *backlog {
 func (b *backlog) put(lane string, work func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for !b.closed && b.waiting >= mostWaiting && (b.calls == 0 || b.waiting >= mostWithCall) {
+	for !b.closed && b.full() {
 		b.changed.Wait()
 	}
 	b.waiting++
 	b.lanes[lane] = append(b.lanes[lane], work)
 	b.changed.Broadcast()
+}
+
+// full reports whether nothing more may wait.
+func (b *backlog) full() bool {
+	return b.waiting >= mostWaiting && (b.calls == 0 || b.waiting >= mostWithCall)
 }
 
 // run does the work of a lane, piece by piece, until the backlog is closed.

@@ -16,8 +16,10 @@
 // A refusal is an [*Error] with a code of the protocol, and, if the rules of messages refused, with
 // the verdict.
 //
-// Memory is bounded: a line of the daemon has at most [Options.MaxLine] bytes. If 4,096 events wait
-// for the handlers, or 65,536 while a call waits for its answer, nothing is read until a handler ends.
+// The method Stream of each opens a [Stream], an answer in chunks.
+//
+// Memory is bounded: a line of the daemon has at most [Options.MaxLine] bytes. If 4,096 events and chunks
+// wait for the program, or 65,536 while a call waits for its answer, nothing is read until it takes one.
 //
 // docs/guides/apps.md is the guide, and docs/reference/protocol describes the protocol.
 package client

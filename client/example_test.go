@@ -2,7 +2,9 @@ package client_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/openclawos/ocipd/client"
@@ -77,4 +79,28 @@ func ExampleAttach() {
 	defer agent.Close()
 	sent, err := agent.Send(ctx, "telegram:4711", "How far is the review?")
 	fmt.Println(sent.Status, client.Is(err, client.Forbidden))
+}
+
+// A stream of the agent's own requests for approval, until one is decided.
+func ExampleStream() {
+	watch := func(ctx context.Context, agent *client.Agent) error {
+		stream, err := agent.Stream(ctx, "agent.watch", nil)
+		if err != nil {
+			return err
+		}
+		defer stream.Close()
+		for {
+			var request struct {
+				ApprovalID string `json:"approval_id"`
+				Status     string `json:"status"`
+			}
+			if err := stream.Next(ctx, &request); errors.Is(err, io.EOF) {
+				return nil
+			} else if err != nil {
+				return err
+			}
+			fmt.Println(request.ApprovalID, request.Status)
+		}
+	}
+	_ = watch
 }

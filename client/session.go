@@ -62,7 +62,7 @@ type session struct {
 	// greet makes a new connection the caller's. Take gets each event, in order. Either may be nil.
 	greet func(ctx context.Context, conn *ipc.Client) error
 	take  func(e *wire.Incoming)
-	// backlog has the events of an app that wait for handlers, nil without an app.
+	// backlog has the events that wait for the handlers of an app, and counts the chunks of streams.
 	backlog *backlog
 	// token is that of the app, for the next connection.
 	token string
@@ -83,6 +83,9 @@ type session struct {
 func (s *session) open(ctx context.Context) error {
 	s.life, s.cancel = context.WithCancel(context.Background())
 	s.there = make(chan struct{})
+	if s.backlog == nil {
+		s.backlog = newBacklog()
+	}
 	if s.options.Timeout <= 0 {
 		s.options.Timeout = defaultTimeout
 	}
@@ -230,7 +233,8 @@ func repeatable(method string) bool {
 }
 
 // Call calls a method of the protocol by its name, and decodes its result into result, which may be
-// nil. Nil params are an empty object. An error of the daemon is an [*Error].
+// nil. Nil params are an empty object. An error of the daemon is an [*Error]. A method that answers in
+// chunks is for Stream.
 func (s *session) Call(ctx context.Context, method string, params, result any) error {
 	return s.call(ctx, method, params, result, repeatable(method))
 }
@@ -238,10 +242,8 @@ func (s *session) Call(ctx context.Context, method string, params, result any) e
 func (s *session) call(ctx context.Context, method string, params, result any, repeat bool) error {
 	ctx, cancel := context.WithTimeout(ctx, s.options.Timeout)
 	defer cancel()
-	if s.backlog != nil {
-		s.backlog.calling(1)
-		defer s.backlog.calling(-1)
-	}
+	s.backlog.calling(1)
+	defer s.backlog.calling(-1)
 	for attempt := 1; ; attempt++ {
 		conn, err := s.connection(ctx)
 		if err != nil {
@@ -262,9 +264,7 @@ func (s *session) call(ctx context.Context, method string, params, result any, r
 // Close ends the connection. Calls under way fail, and handlers under way are waited for.
 func (s *session) Close() error {
 	s.cancel()
-	if s.backlog != nil {
-		s.backlog.close()
-	}
+	s.backlog.close()
 	s.mu.Lock()
 	conn := s.conn
 	s.mu.Unlock()

@@ -80,3 +80,64 @@ func serveMany(listener net.Listener, many int) {
 		}
 	}
 }
+
+// TestManyChunks sends each SDK more chunks of a stream than wait for the program, which makes a call at
+// the first one: the answer stands behind all of them. Each chunk comes once and in order, then the end.
+func TestManyChunks(t *testing.T) {
+	const many = 5000
+	for name, command := range runners {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			needs(t, "ssh-keygen")
+			if name != "go" {
+				needs(t, command[0])
+			}
+			r := place(t)
+			socket := filepath.Join(r.dir, "chunks.sock")
+			listener, err := net.Listen("unix", socket)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { listener.Close() })
+			go serveChunks(listener, many)
+			r.env = append(r.env, "OPENCLAWOS_KERNEL_SOCKET="+socket)
+			r.apps = r.start(command)
+			r.take(1, &step{As: "bot", Do: "register", With: map[string]any{"id": "@sdk/bot"}})
+			r.take(2, &step{As: "bot", Do: "stream", With: map[string]any{"method": "config.watch"}})
+			r.take(3, &step{As: "bot", Do: "call", With: map[string]any{"method": "kernel.describe"}, Want: map[string]any{"ok": true}})
+			for n := range many {
+				l := r.next("event", fmt.Sprint("chunk ", n), func(l *said) bool { return l.What == "chunk" })
+				r.holds("chunk", map[string]any{"path": fmt.Sprint(n)}, l.Data)
+			}
+			r.take(4, &step{As: "bot", Event: "end", Want: map[string]any{"code": ""}})
+		})
+	}
+}
+
+// serveChunks answers each request, and a stream with chunks.
+func serveChunks(listener net.Listener, many int) {
+	conn, err := listener.Accept()
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	out := bufio.NewWriter(conn)
+	for requests := bufio.NewScanner(conn); requests.Scan(); {
+		var request struct{ ID, Method string }
+		if json.Unmarshal(requests.Bytes(), &request) != nil {
+			return
+		}
+		if request.Method == "config.watch" {
+			fmt.Fprintf(out, `{"id":"s","type":"response","timestamp":1,"requestId":%q,"success":true,"stream":true,"result":{"watching":true}}`+"\n", request.ID)
+			for n := range many {
+				fmt.Fprintf(out, `{"id":"s","type":"stream","timestamp":1,"requestId":%q,"chunk":{"path":"%d"},"done":false}`+"\n", request.ID, n)
+			}
+			fmt.Fprintf(out, `{"id":"s","type":"stream","timestamp":1,"requestId":%q,"chunk":null,"done":true}`+"\n", request.ID)
+		} else {
+			fmt.Fprintf(out, `{"id":"s","type":"response","timestamp":1,"requestId":%q,"success":true,"result":{"ok":true,"token":"t"}}`+"\n", request.ID)
+		}
+		if out.Flush() != nil {
+			return
+		}
+	}
+}

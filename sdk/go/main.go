@@ -65,6 +65,7 @@ type conversation struct {
 	apps    map[string]*client.App
 	agents  map[string]*client.Agent
 	persons map[string]*client.Operator
+	streams map[string]*client.Stream
 }
 
 func (c *conversation) say(l *line) {
@@ -158,9 +159,17 @@ func (c *conversation) open(ctx context.Context, l *line, g *given) (err error) 
 // do carries out a step.
 func (c *conversation) do(ctx context.Context, l *line, g *given) (any, error) {
 	c.mu.Lock()
-	app, agent, person := c.apps[l.As], c.agents[l.As], c.persons[l.As]
+	app, agent, person, stream := c.apps[l.As], c.agents[l.As], c.persons[l.As], c.streams[l.As]
 	c.mu.Unlock()
 	switch {
+	case l.Do == "cancel":
+		return nil, stream.Close()
+	case l.Do == "stream" && app != nil:
+		return nil, c.stream(ctx, l.As, g, app.Stream)
+	case l.Do == "stream" && agent != nil:
+		return nil, c.stream(ctx, l.As, g, agent.Stream)
+	case l.Do == "stream" && person != nil:
+		return nil, c.stream(ctx, l.As, g, person.Stream)
 	case slices.Contains([]string{"register", "attach", "operate"}, l.Do):
 		return nil, c.open(ctx, l, g)
 	case app != nil:
@@ -171,6 +180,32 @@ func (c *conversation) do(ctx context.Context, l *line, g *given) (any, error) {
 		return doOperator(ctx, person, l.Do, g)
 	}
 	return nil, errors.New(l.As + " is not connected")
+}
+
+// stream opens a stream, and tells its chunks and its end.
+func (c *conversation) stream(ctx context.Context, as string, g *given, open func(context.Context, string, any) (*client.Stream, error)) error {
+	stream, err := open(ctx, g.Method, g.Params)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	c.streams[as] = stream
+	c.mu.Unlock()
+	go func() {
+		for {
+			var chunk any
+			if err := stream.Next(ctx, &chunk); err != nil {
+				code := ""
+				if e, ok := errors.AsType[*client.Error](err); ok {
+					code = string(e.Code)
+				}
+				c.say(&line{As: as, What: "end", Data: map[string]any{"code": code}})
+				return
+			}
+			c.say(&line{As: as, What: "chunk", Data: chunk})
+		}
+	}()
+	return nil
 }
 
 func doApp(ctx context.Context, app *client.App, do string, g *given) (result any, err error) {
@@ -224,7 +259,7 @@ func doOperator(ctx context.Context, person *client.Operator, do string, g *give
 }
 
 func main() {
-	c := &conversation{answers: map[int]chan reply{}, apps: map[string]*client.App{}, agents: map[string]*client.Agent{}, persons: map[string]*client.Operator{}}
+	c := &conversation{answers: map[int]chan reply{}, apps: map[string]*client.App{}, agents: map[string]*client.Agent{}, persons: map[string]*client.Operator{}, streams: map[string]*client.Stream{}}
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {
 		var l line

@@ -5,6 +5,7 @@ import { createInterface } from "node:readline";
 const { Agent, App, grantText, NotSent, Operator } = await import(process.env.OCIPD_NODE ?? "./index.js");
 const at = new Map();
 const answers = new Map();
+const streams = new Map();
 let events = 0;
 
 const say = (line) => process.stdout.write(JSON.stringify(line) + "\n");
@@ -31,6 +32,16 @@ function connect(as, action, { id, channels = [], receive, intercept, send, line
   });
 }
 
+async function chunks(as, stream) {
+  let code = "";
+  try {
+    for await (const data of stream) say({ as, what: "chunk", data });
+  } catch (error) {
+    code = error.code;
+  }
+  say({ as, what: "end", data: { code } });
+}
+
 const steps = {
   close: (c) => c.close(),
   dispatch: (c, g) => c.dispatch(g.session, g.content),
@@ -53,6 +64,13 @@ async function step({ n, as, do: action, with: given }) {
   try {
     if (["register", "attach", "operate"].includes(action)) {
       at.set(as, await connect(as, action, given));
+      say({ n });
+    } else if (action === "stream") {
+      streams.set(as, await at.get(as).stream(given.method, given.params));
+      chunks(as, streams.get(as));
+      say({ n });
+    } else if (action === "cancel") {
+      await streams.get(as).close();
       say({ n });
     } else say({ n, result: await steps[action](at.get(as), given) });
   } catch (error) {

@@ -6,8 +6,10 @@
  * `timeout`. A call whose answer is lost is repeated if a repetition has no second effect; any other one
  * fails with the code CONNECTION_CLOSED, and its effect is unknown.
  *
- * Memory is bounded: a line of the daemon has at most `maxLine` bytes. If 4,096 events wait for the
- * handlers, or 65,536 while a call waits for its answer, nothing is read until a handler ends.
+ * The method `stream` of each opens a Stream, an answer in chunks.
+ *
+ * Memory is bounded: a line of the daemon has at most `maxLine` bytes. If 4,096 events and chunks wait for
+ * the program, or 65,536 while a call waits for its answer, nothing is read until it takes one.
  */
 import type {
   AgentMessages, AgentSent, DispatchResult, ErrorCode, Grant, Inbound, Message, Methods, QueueResult, VerdictCode,
@@ -48,9 +50,28 @@ export interface Options {
   connection?(cause?: Error): void;
 }
 
+/**
+ * An answer in chunks: `for await (const chunk of stream)`. The loop throws Refused if the daemon refused, with
+ * CONNECTION_CLOSED if the connection ended: a stream is not opened again by itself. Leaving the loop closes the
+ * stream. Chunks that wait count with the events that wait for handlers.
+ */
+export class Stream<Chunk> implements AsyncIterableIterator<Chunk> {
+  private constructor();
+  next(): Promise<IteratorResult<Chunk>>;
+  return(): Promise<IteratorResult<Chunk>>;
+  [Symbol.asyncIterator](): this;
+  /** Ends the stream: chunks that were not taken are dropped, and the daemon sends no more. */
+  close(): Promise<void>;
+}
+
 declare class Session {
-  /** Calls a method of the protocol by its name. Methods that answer in a stream cannot be called. */
+  /** Calls a method of the protocol by its name. A method that answers in chunks is for stream. */
   call<M extends keyof Methods>(method: M, params?: Methods[M]["params"]): Promise<Methods[M]["result"]>;
+  /**
+   * Asks for an answer in chunks, such as that of config.watch. A refusal is thrown by the first next. A method
+   * that answers once gives that answer as the only chunk.
+   */
+  stream<M extends keyof Methods>(method: M, params?: Methods[M]["params"]): Promise<Stream<Methods[M]["result"]>>;
   /** Ends the connection. Calls under way fail. */
   close(): Promise<void>;
 }

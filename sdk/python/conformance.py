@@ -10,7 +10,7 @@ import threading
 sys.path.insert(0, os.environ.get("OCIPD_PYTHON", os.path.dirname(os.path.abspath(__file__))))
 import ocipd
 
-saying, events, answers, at = threading.Lock(), itertools.count(1), {}, {}
+saying, events, answers, at, streams = threading.Lock(), itertools.count(1), {}, {}, {}
 
 
 def say(**line):
@@ -37,6 +37,16 @@ def told(name, outcome):
 
 def decided(d):
     return {"allowed": d.allowed, "held": d.held, "approvalId": d.approval_id, "code": d.code, "reason": d.reason}
+
+
+def chunks(name, stream):
+    code = ""
+    try:
+        for chunk in stream:
+            say(**{"as": name, "what": "chunk", "data": chunk})
+    except ocipd.Refused as error:
+        code = error.code
+    say(**{"as": name, "what": "end", "data": {"code": code}})
 
 
 def connect(name, do, g):
@@ -75,6 +85,13 @@ def step(line):
     try:
         if do in ("register", "attach", "operate"):
             at[name] = connect(name, do, given)
+            say(n=line["n"])
+        elif do == "stream":
+            streams[name] = at[name].stream(given["method"], given.get("params"))
+            threading.Thread(target=chunks, args=(name, streams[name]), daemon=True).start()
+            say(n=line["n"])
+        elif do == "cancel":
+            streams[name].close()
             say(n=line["n"])
         else:
             say(n=line["n"], result=DO[do](at[name], given))

@@ -5,10 +5,6 @@ import { isDeepStrictEqual } from "node:util";
 import { closed, has, NotSent, Refused } from "./errors.js";
 import { FIRST_PAUSE, Session } from "./session.js";
 
-// Events that wait for the handlers. The first bound holds while no call waits for its answer, which stands
-// behind events on the connection.
-const MOST_WAITING = 4096;
-const MOST_WITH_CALL = 65536;
 const MOST_KNOWN = 1024; // ids of messages and approvals that an app remembers
 const GOODBYE = 5_000;
 
@@ -30,8 +26,6 @@ const settled = (approvalId, resolution, note = "") => ({ approvalId, resolution
 export class App extends Session {
   #o;
   #lanes = { messages: Promise.resolve(), intercepted: Promise.resolve(), resolved: Promise.resolve() };
-  #waiting = 0;
-  #calls = 0;
   #sent = new Known();
   #decided = new Known();
   #held = new Set();
@@ -104,23 +98,10 @@ export class App extends Session {
   take(event, payload) {
     const [lane, work] = this.#handler(event, payload);
     if (!work) return;
-    this.#count(1);
+    this.count(1);
     this.#lanes[lane] = this.#lanes[lane].then(() => this.#started).then(work).catch((error) => {
       if (!has(error, "CONNECTION_CLOSED")) console.error(error); // nobody waits for an answer without a connection
-    }).finally(() => this.#count(-1));
-  }
-
-  calling(n) {
-    this.#calls += n;
-    this.#count(0);
-  }
-
-  // count stops reading if too many events wait, and reads on otherwise.
-  #count(n) {
-    this.#waiting += n;
-    const { socket } = this.link ?? {};
-    if (this.#waiting >= (this.#calls > 0 ? MOST_WITH_CALL : MOST_WAITING)) socket?.pause();
-    else if (socket?.isPaused()) socket.resume();
+    }).finally(() => this.count(-1));
   }
 
   #handler(event, payload) {

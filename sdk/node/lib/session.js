@@ -4,10 +4,16 @@ import { createConnection } from "node:net";
 import { basename, dirname, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { closed, has, NotRunning, Refused } from "./errors.js";
+import { Stream } from "./stream.js";
 
 export const FIRST_PAUSE = 50; // milliseconds
 const HEARTBEAT = 30_000; // an app counts as unhealthy after health.unhealthy_after, 90 seconds
 const MOST_ATTEMPTS = 3; // of a call whose connection ends: its answer may be the cause
+
+// Bounds of the events and chunks that wait for the caller: the first one holds while no call waits for its
+// answer, which stands behind them on the connection.
+const MOST_WAITING = 4096;
+const MOST_WITH_CALL = 16 * MOST_WAITING;
 
 // Methods of which a repetition has no second effect.
 const REPEATABLE = new Set([
@@ -88,11 +94,18 @@ export class Link {
   #handOut(frame) {
     if (frame.type === "event") return this.take(frame.event, frame.payload);
     if (frame.requestId === "" && frame.error) this.why = frame.error.message; // the whole connection is refused
-    if (frame.type !== "response") return;
-    const call = this.#open.get(frame.requestId);
+    const { stream, answer, refuse } = this.#open.get(frame.requestId) ?? {};
+    if (frame.type === "stream" && stream) {
+      // The last chunk is usually empty, but need not be.
+      if (!frame.done || frame.chunk != null) stream.put(frame.chunk);
+      if (!frame.done) return;
+      this.#open.delete(frame.requestId);
+      return stream.end();
+    }
+    if (frame.type !== "response" || (stream && frame.stream && frame.success)) return; // a stream has begun
     this.#open.delete(frame.requestId);
-    if (frame.success) call?.answer(frame.result);
-    else call?.refuse(new Refused(frame.error?.code ?? "UNKNOWN_ERROR", frame.error?.message ?? "", frame.error?.details));
+    if (!frame.success) return refuse?.(new Refused(frame.error?.code ?? "UNKNOWN_ERROR", frame.error?.message ?? "", frame.error?.details));
+    answer?.(frame.result);
   }
 
   #end() {
@@ -103,6 +116,19 @@ export class Link {
 
   lost() {
     return closed(`the connection to the daemon at ${this.path} was lost${this.why && ": " + this.why}`);
+  }
+
+  // stream asks for an answer in chunks.
+  stream(stream, method, params = {}, token) {
+    if (this.isOver) return stream.end(this.lost());
+    Object.assign(stream, { link: this, id: String(++this.#last) });
+    const line = JSON.stringify({ id: stream.id, type: "request", timestamp: Date.now(), method, params, ...(token && { token }) }) + "\n";
+    const answer = (result) => {
+      stream.put(result); // a method that answers once
+      stream.end();
+    };
+    this.#open.set(stream.id, { stream, answer, refuse: (error) => stream.end(error) });
+    this.socket.write(line);
   }
 
   // call answers with a method's result. timeout is in milliseconds.
@@ -136,6 +162,8 @@ export class Session {
   isOver = false;
   #changed;
   #change;
+  #waiting = 0;
+  #calls = 0;
 
   constructor({ socket = defaultSocket(), timeout = 30_000, retry = 5_000, maxLine = 16 << 20, connection = () => {} } = {}) {
     Object.assign(this, { socket, timeout, retry, maxLine, tell: connection });
@@ -152,7 +180,18 @@ export class Session {
   take() {}
 
   // calling counts a call that begins, or one that has its answer.
-  calling() {}
+  calling(n) {
+    this.#calls += n;
+    this.count(0);
+  }
+
+  // count stops reading if too many events and chunks wait, and reads on otherwise.
+  count(n) {
+    this.#waiting += n;
+    const { socket } = this.link ?? {};
+    if (this.#waiting >= (this.#calls > 0 ? MOST_WITH_CALL : MOST_WAITING)) socket?.pause();
+    else if (socket?.isPaused()) socket.resume();
+  }
 
   async open() {
     const link = await this.#connect();
@@ -201,6 +240,12 @@ export class Session {
 
   call(method, params) {
     return this.request(method, params, REPEATABLE.has(method));
+  }
+
+  async stream(method, params) {
+    const stream = new Stream(this);
+    (await this.#connection(Date.now() + this.timeout)).stream(stream, method, params, this.token);
+    return stream;
   }
 
   // request is call, repeated if a repetition has no second effect.

@@ -11,8 +11,10 @@ and waiting messages stay. A call waits for the connection, at most for `timeout
 answer is lost is repeated if a repetition has no second effect; any other one raises ConnectionClosed,
 and its effect is unknown.
 
-Memory is bounded: a line of the daemon has at most `max_line` bytes. If 4,096 events wait for the
-handlers, or 65,536 while a call waits for its answer, nothing is read until a handler ends.
+The method stream of each opens a Stream, an answer in chunks.
+
+Memory is bounded: a line of the daemon has at most `max_line` bytes. If 4,096 events and chunks wait for
+the program, or 65,536 while a call waits for its answer, nothing is read until it takes one.
 
 All classes are safe for use by several threads. Handlers run in threads of the SDK: those of one kind
 one after another, and those of different kinds side by side.
@@ -24,9 +26,10 @@ from .errors import (
     MethodNotFound, NotFound, NotRunning, NotSent, OcipdError, Refused, Timeout, Unauthorized, UnknownError,
 )
 from .session import default_socket
+from .stream import Stream
 
 __all__ = [
     "Agent", "App", "AppNotRegistered", "CapabilityDenied", "Conflict", "ConnectionClosed", "Decision", "Forbidden", "HookNotSubscribed",
     "InternalError", "InvalidParams", "InvalidRequest", "MethodNotFound", "NotFound", "NotRunning", "NotSent", "OcipdError", "Operator", "Outcome",
-    "Refused", "Text", "Timeout", "Unauthorized", "UnknownError", "default_socket", "grant_text",
+    "Refused", "Stream", "Text", "Timeout", "Unauthorized", "UnknownError", "default_socket", "grant_text",
 ]

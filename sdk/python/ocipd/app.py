@@ -17,9 +17,6 @@ from .session import FIRST_PAUSE, Link, Session
 if TYPE_CHECKING:
     from .protocol import DispatchResult, Inbound, Message, QueueResult
 
-# Events that wait for the handlers. The first bound holds while no call waits for its answer, which stands
-# behind events on the connection.
-MOST_WAITING, MOST_WITH_CALL = 4096, 65536
 MOST_KNOWN = 1024  # ids of messages and approvals that an app remembers
 GOODBYE = 5.0
 RELEASED = ("approved", "taken_over")
@@ -116,7 +113,6 @@ class App(Session):
             "capabilities": {"redeem": bool(send), "channels": {"provides": sorted(self._channels)},
                              "hooks": {"intercepts": ["message_sending"] if intercept else []}}}
         self._lanes = {lane: queue.Queue() for lane in ("messages", "intercepted", "resolved")}  # type: Dict[str, queue.Queue]
-        self._waiting = 0
         self._sent, self._known = Known(), threading.Condition()
         self._held, self._decided = set(), Known()  # type: ignore[var-annotated]
         self._open()
@@ -163,7 +159,7 @@ class App(Session):
         lane, work = self._handler(event, payload)
         if work:
             with self._room:
-                while not self._over.is_set() and self._waiting >= (MOST_WITH_CALL if self._calls else MOST_WAITING):
+                while self._full():
                     self._room.wait()
                 self._waiting += 1
             self._lanes[lane].put(work)

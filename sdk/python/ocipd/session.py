@@ -11,10 +11,16 @@ import time
 from typing import Any, Callable, Dict, Optional
 
 from .errors import AppNotRegistered, ConnectionClosed, NotRunning, OcipdError, Refused, Timeout, refusal
+from .stream import Stream
 
 FIRST_PAUSE = 0.05
 HEARTBEAT = 30.0  # an app counts as unhealthy after health.unhealthy_after, 90 seconds
 MOST_ATTEMPTS = 3  # of a call whose connection ends: its answer may be the cause
+
+# Bounds of the events and chunks that wait for the caller: the first one holds while no call waits for its
+# answer, which stands behind them on the connection.
+MOST_WAITING = 4096
+MOST_WITH_CALL = 16 * MOST_WAITING
 
 # Methods of which a repetition has no second effect.
 REPEATABLE = frozenset((
@@ -55,6 +61,7 @@ class Link:
         self.path, self.max_line, self.take = path, max_line, take
         self.ended, self.why = threading.Event(), ""
         self._lock, self._writing, self._last, self._open = threading.Lock(), threading.Lock(), 0, {}  # type: ignore[var-annotated]
+        self._streams: Dict[str, Stream] = {}
         self._socket = socket.socket(socket.AF_UNIX)
         try:
             self._socket.connect(path)
@@ -77,15 +84,8 @@ class Link:
             self._last += 1
             number = str(self._last)
             self._open[number] = (done, answer)
-        request = {"id": number, "type": "request", "timestamp": int(time.time() * 1000), "method": method, "params": params or {}}
-        if token:
-            request["token"] = token
         try:
-            line = json.dumps(request).encode() + b"\n"
-            with self._writing:
-                self._socket.sendall(line)
-        except OSError:
-            self.close()
+            self._ask(number, method, params, token)
         except (TypeError, ValueError):
             self._forget(number)
             raise
@@ -95,15 +95,44 @@ class Link:
             self._forget(number)
             raise Timeout(f"{method} has no answer after {timeout:.0f} seconds")
         if not answer:
-            raise ConnectionClosed(f"the connection to the daemon at {self.path} was lost" + (": " + self.why if self.why else ""))
+            raise self.lost()
         frame = answer[0]
         if frame.get("success"):
             return frame.get("result")
         raise refusal(frame.get("error"))
 
+    def _ask(self, number: str, method: str, params: Optional[Dict[str, Any]], token: Optional[str]) -> None:
+        request = {"id": number, "type": "request", "timestamp": int(time.time() * 1000), "method": method, "params": params or {}}
+        if token:
+            request["token"] = token
+        line = json.dumps(request).encode() + b"\n"
+        try:
+            with self._writing:
+                self._socket.sendall(line)
+        except OSError:
+            self.close()
+
+    def stream(self, stream: Stream, method: str, params: Optional[Dict[str, Any]], token: Optional[str]) -> None:
+        """Asks for an answer in chunks."""
+        with self._lock:
+            self._last += 1
+            stream._link, stream._number = self, str(self._last)
+            self._streams[stream._number] = stream
+        try:
+            self._ask(stream._number, method, params, token)
+        except (TypeError, ValueError):
+            self._forget(stream._number)
+            raise
+        if self.ended.is_set():
+            stream._end(self.lost())
+
+    def lost(self) -> ConnectionClosed:
+        return ConnectionClosed(f"the connection to the daemon at {self.path} was lost" + (": " + self.why if self.why else ""))
+
     def _forget(self, number: str) -> None:
         with self._lock:
             self._open.pop(number, None)
+            self._streams.pop(number, None)
 
     def _read(self) -> None:
         rest = bytearray()
@@ -132,8 +161,11 @@ class Link:
             with self._lock:
                 self.ended.set()
                 left, self._open = self._open, {}
+                streams, self._streams = self._streams, {}
             for done, _ in left.values():
                 done.set()
+            for stream in streams.values():
+                stream._end(self.lost())
 
     def _hand_out(self, frame: Any) -> None:
         if frame["type"] == "event":
@@ -142,12 +174,33 @@ class Link:
         number = frame.get("requestId")
         if number == "" and frame.get("error"):
             self.why = str(frame["error"].get("message"))  # the whole connection is refused
-        if frame["type"] == "response":
+        with self._lock:
+            stream = self._streams.get(number)
+        if stream:
+            self._chunk(stream, number, frame)
+        elif frame["type"] == "response":
             with self._lock:
                 done, answer = self._open.pop(number, (None, None))
             if done:
                 answer.append(frame)
                 done.set()
+
+    def _chunk(self, stream: Stream, number: str, frame: Any) -> None:
+        if frame["type"] == "response":
+            if frame.get("stream") and frame.get("success"):
+                return  # that it has begun; the chunks follow
+            error = None if frame.get("success") else refusal(frame.get("error"))
+            if not error:
+                stream._put(frame.get("result"))  # a method that answers once
+        else:
+            error = None
+            # The last chunk is usually empty, but need not be.
+            if not frame["done"] or frame.get("chunk") is not None:
+                stream._put(frame.get("chunk"))
+            if not frame["done"]:
+                return
+        self._forget(number)
+        stream._end(error)
 
     def close(self) -> None:
         try:
@@ -175,7 +228,7 @@ class Session:
         self._told, self._token = connection, None  # type: Optional[Callable[[Optional[Exception]], None]], Optional[str]
         self._changed, self._link, self._over = threading.Condition(), None, threading.Event()  # type: ignore[var-annotated]
         # room is told of calls that begin or end, and of events that are handled.
-        self._room, self._calls = threading.Condition(), 0
+        self._room, self._calls, self._waiting = threading.Condition(), 0, 0
 
     def _open(self) -> None:
         link = self._connect()
@@ -232,16 +285,32 @@ class Session:
     def call(self, method: str, params: Optional[Dict[str, Any]] = None) -> Any:
         """Calls a method of the protocol by its name, and returns its result. Raises Refused.
 
-        Methods that answer in a stream cannot be called.
+        A method that answers in chunks is for stream.
         """
         return self._call(method, params, method in REPEATABLE)
 
+    def stream(self, method: str, params: Optional[Dict[str, Any]] = None) -> Stream:
+        """Asks for an answer in chunks, and returns it to be iterated over or closed.
+
+        A refusal is raised by the iteration. A method that answers once gives that answer as the only chunk.
+        """
+        stream = Stream(self)
+        self._connection(time.monotonic() + self.timeout).stream(stream, method, params, self._token)
+        return stream
+
+    def _full(self) -> bool:
+        """Whether nothing more may wait for the caller."""
+        return not self._over.is_set() and self._waiting >= (MOST_WITH_CALL if self._calls else MOST_WAITING)
+
     def _call(self, method: str, params: Optional[Dict[str, Any]], repeat: bool) -> Any:
+        return self._counted(lambda: self._attempts(method, params, repeat))
+
+    def _counted(self, ask: Callable[[], Any]) -> Any:
         with self._room:
             self._calls += 1
             self._room.notify_all()
         try:
-            return self._attempts(method, params, repeat)
+            return ask()
         finally:
             with self._room:
                 self._calls -= 1
