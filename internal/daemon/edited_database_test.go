@@ -175,6 +175,29 @@ func TestSchemaThatSomebodyChanged(t *testing.T) {
 	}
 }
 
+// A message whose exchange a person has ended does not leave if somebody deletes the row of that
+// exchange, which the log does not determine any more.
+func TestDeletedExchangeLetsNothingGo(t *testing.T) {
+	for _, session := range []string{"telegram:dave", "agent:bob:main"} {
+		t.Run(session, func(t *testing.T) {
+			h := build(t, acme)
+			sent := h.agent("@acme/alice").dispatch(session, "the blue folder", fresh(nil))
+			h.operator("exchange.resolve", m{"exchangeId": sent.OCIP.ExchangeID, "outcome": "resolved"}, nil)
+			h.stop()
+			h.fillLog()
+			h.editRows("DELETE FROM exchanges; DELETE FROM current_exchanges")
+			h.start()
+			receiver, event := h.receiverOf(session)
+			waitFor(t, "it is taken out, on record", func() bool { return len(h.waits(nil).Messages) == 0 && len(h.eventsOf(sent.DispatchID)) > 0 })
+			receiver.must("app.heartbeat", nil, nil)
+			receiver.silent(event)
+			if got := h.eventsOf(sent.DispatchID); !slices.Equal(got, []string{"withdrawn EXCHANGE_CLOSED"}) {
+				t.Errorf("on record is %q", got)
+			}
+		})
+	}
+}
+
 // Whichever column of whichever row is edited in a stopped database, to whatever value,
 // only decided messages are delivered, and only a person's approvals count.
 func TestNoEditLetsAnythingThrough(t *testing.T) {

@@ -131,7 +131,8 @@ func intercepted(k *ruleset, w *gate.Waited, hook api.Hook) error {
 }
 
 // exchangeStands reports whether no person has ended the exchange of a message, on either side that
-// this daemon keeps.
+// this daemon keeps. It keeps the agent's own side as long as a message of it waits: without that row,
+// nothing says that the exchange goes on.
 func (k *ruleset) exchangeStands(ctx context.Context, r *audit.Entry) error {
 	if r.ExchangeID == "" {
 		return nil
@@ -139,6 +140,8 @@ func (k *ruleset) exchangeStands(ctx context.Context, r *audit.Entry) error {
 	for _, agent := range []string{r.AgentID, r.Counterparty.InstanceID} {
 		e, err := k.store.ExchangeByConversation(ctx, agent, r.ConversationID)
 		switch {
+		case errors.Is(err, store.ErrNotFound) && agent == r.AgentID:
+			return withdraws(ocip.ExchangeClosed, "exchange %s of the message is not known any more", r.ExchangeID)
 		case errors.Is(err, store.ErrNotFound):
 		case err != nil:
 			return err
