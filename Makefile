@@ -133,7 +133,7 @@ mutants: ## switch each guard of internal/base/mutant off in turn: the canary ha
 
 bench: build ## measure the daemon end to end, and the page of the console if there is Chromium
 	$(GO) run -buildvcs=false ./bench $(ARGS)
-	CGO_ENABLED=0 $(GO) test $(COMPILED) -vet=off -run '^$$' -bench '^BenchmarkPage$$' -benchtime 1x ./internal/bridge/console/page
+	CGO_ENABLED=0 $(GO) test $(COMPILED) -vet=off -run '^$$' -bench '^Benchmark(Page|Watched)$$' -benchtime 1x ./internal/bridge/console/page
 
 detection: ## measure the detectors on labelled texts (ARGS="-write": keep the figures)
 	$(GO) run -buildvcs=false ./bench/detection $(ARGS)

@@ -107,10 +107,9 @@ func large(b *testing.B, w *world) {
 		frames := eval[[]float64](w, `new Promise((done) => { const list = document.querySelector(".list"), took = []; let last = performance.now(), i = 0; const step = () => { const now = performance.now(); took.push(now - last); last = now; `+scroll+`; if (++i < 300) requestAnimationFrame(step); else done(took.slice(5).sort((a, b) => a - b)); }; requestAnimationFrame(step); })`)
 		return frames[len(frames)*99/100]
 	}
-	// The floor is what frames take on this machine if nothing moves.
-	floor := p99("")
-	b.ReportMetric(floor, "ms-frame-p99-floor")
-	goal(b, "ms-frame-p99", p99("list.scrollTop = i % 50 === 0 ? Math.random() * 3e6 : list.scrollTop + 900"), max(20, floor))
+	// The floor is what frames take on this machine if nothing moves. It explains a miss, and excuses none.
+	b.ReportMetric(p99(""), "ms-frame-p99-floor")
+	goal(b, "ms-frame-p99", p99("list.scrollTop = i % 50 === 0 ? Math.random() * 3e6 : list.scrollTop + 900"), 20)
 	w.answer = nil
 }
 
