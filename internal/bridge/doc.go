@@ -33,6 +33,8 @@
 //   - mcpproxy: stands between an MCP client and a server, over pipes or HTTP; has the daemon
 //     decide about messages in tool calls and results, and passes the rest byte for byte
 //   - mcpserver: an MCP server over stdio with the tools that a grant permits
+//   - natsline: carries the frames of a fleet between an operator socket and a NATS broker, and writes
+//     the broker's configuration
 //   - prose: checks programs in OpenProse: a parser of ProseScript, and the protocol's
 //     rules
 //   - runner: runs the commands of approved effects, each once, over kills of any process

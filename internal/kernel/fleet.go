@@ -419,7 +419,7 @@ func (k *Hosts) Status(ctx context.Context, _ *api.Empty) (fleetapi.FleetStatus,
 	s := fleetapi.FleetStatus{Tenant: f.Roster.Tenant, Host: f.Name, Version: f.Roster.Version, Digest: f.Roster.Digest(), Member: f.Self != nil, Hosts: []fleetapi.FleetHost{}}
 	for i := range f.Roster.Hosts {
 		h := &f.Roster.Hosts[i]
-		one := fleetapi.FleetHost{Host: h.Name, Epoch: h.Epoch, Agents: []string{}}
+		one := fleetapi.FleetHost{Host: h.Name, Epoch: h.Epoch, Agents: []string{}, Mailbox: h.Mailbox()}
 		for j := range f.Roster.Agents {
 			if a := &f.Roster.Agents[j]; a.Host == h.Name {
 				one.Agents = append(one.Agents, a.ID)

@@ -1109,6 +1109,7 @@ export interface FleetHost {
   agents: string[];
   waiting: number;
   heard?: string;
+  mailbox?: string;
   refused?: number;
 }
 

@@ -111,8 +111,17 @@ var fences = []fence{
 		why:     "the Agent Client Protocol is spoken by internal/bridge/acp",
 	},
 	{
+		paths:   []string{"github.com/nats-io/nats.go", "github.com/nats-io/nkeys"},
+		folders: []string{"internal/bridge/natsline"},
+		why:     "brokers are spoken to by internal/bridge/natsline",
+	},
+	{
+		paths: []string{"github.com/nats-io/nats-server"},
+		why:   "a broker is a program beside this one",
+	},
+	{
 		paths:   []string{"net"},
-		folders: []string{"internal/evidence/witness", "test/witnesstest", "internal/ipc", "internal/base/peer", "internal/api/client", "internal/daemon", "internal/daemon/metricshttp", "internal/daemon/notify", "internal/evidence/export", "internal/bridge/a2aproxy", "internal/bridge/mcpproxy", "internal/bridge/mcpprobe", "internal/bridge/mcpconnect", "internal/bridge/codexprobe", "internal/bridge/console", "internal/bridge/hook", "internal/bridge/judge", "bench", "bench/soak", "examples/go"},
+		folders: []string{"internal/evidence/witness", "test/witnesstest", "test/brokertest", "internal/ipc", "internal/base/peer", "internal/api/client", "internal/daemon", "internal/daemon/metricshttp", "internal/daemon/notify", "internal/evidence/export", "internal/bridge/a2aproxy", "internal/bridge/mcpproxy", "internal/bridge/mcpprobe", "internal/bridge/mcpconnect", "internal/bridge/codexprobe", "internal/bridge/console", "internal/bridge/hook", "internal/bridge/judge", "bench", "bench/soak", "examples/go"},
 		why:     "sockets stay with the folders that serve and dial them",
 	},
 	{

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/ed25519"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -30,7 +31,7 @@ import (
 // New returns the commands about a fleet.
 func New(p *cli.Process) *cobra.Command {
 	c := cli.Group(&cobra.Command{Use: "fleet", Short: "join daemons of one tenant on several machines"})
-	c.AddCommand(newInit(p), newJoin(p), newRejoin(p), newAdd(p), newLeave(p), newStatus(p), newCarry(p))
+	c.AddCommand(newInit(p), newJoin(p), newRejoin(p), newAdd(p), newLeave(p), newStatus(p), newCarry(p), newBroker(p), newRun(p))
 	return c
 }
 
@@ -174,6 +175,11 @@ func join(s *cli.Process, name string, anew bool) error {
 	}
 	h := roster.Host{Name: name, Epoch: 1}
 	h.Sign, h.Seal = keys.Public()
+	line, err := keyring.OpenLine(dir, rand.Reader)
+	if err != nil {
+		return err
+	}
+	h.Line = line.Public().(ed25519.PublicKey)
 	if r := cfg.Fleet.Members(); r != nil && r.Host(name) != nil {
 		if h.Epoch = r.Host(name).Epoch; !bytes.Equal(r.Host(name).Sign, h.Sign) {
 			h.Epoch++

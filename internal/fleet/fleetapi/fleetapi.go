@@ -75,6 +75,8 @@ type FleetHost struct {
 	Agents  []string  `json:"agents"`
 	Waiting int       `json:"waiting"`
 	Heard   time.Time `json:"heard,omitzero"`
+	// Mailbox names the host in the subjects of a broker, empty if the roster has no key of its line.
+	Mailbox string `json:"mailbox,omitzero"`
 	// Refused counts frames under its name that were dropped since the start.
 	Refused uint64 `json:"refused,omitzero"`
 }

@@ -6,7 +6,7 @@
 // fleet@ocipd) over all bytes before it:
 //
 //	{"fleet":"acme-corp","version":3}
-//	{"host":"laptop-a","epoch":1,"sign":"…","seal":"…"}
+//	{"host":"laptop-a","epoch":1,"sign":"…","seal":"…","line":"…"}
 //	{"agent":"alice","host":"laptop-a","instance_id":"agent-alice-1","user_id":"alice","org_unit":"sales","accepts":["public"]}
 //	{"signature":"-----BEGIN SSH SIGNATURE-----\n…"}
 //
@@ -19,6 +19,7 @@ import (
 	"bytes"
 	"crypto/ecdh"
 	"crypto/sha256"
+	"encoding/base32"
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
@@ -55,6 +56,9 @@ type Host struct {
 	// are sealed. Each has 32 bytes.
 	Sign []byte `json:"sign"`
 	Seal []byte `json:"seal"`
+	// Line is the Ed25519 key by which its line logs in to a broker, nil for none. It proves nothing
+	// to another host, and may change without a new epoch.
+	Line []byte `json:"line,omitzero"`
 }
 
 // Agent is an agent of a host. Its tenant is the fleet's.
@@ -181,7 +185,10 @@ func (p *parser) host(number int, line []byte) error {
 	if p.hosts[h.Name] != nil {
 		return fmt.Errorf("host: %s is listed already", h.Name)
 	}
-	for member, key := range map[string][]byte{"sign": h.Sign, "seal": h.Seal} {
+	for member, key := range map[string][]byte{"sign": h.Sign, "seal": h.Seal, "line": h.Line} {
+		if key == nil {
+			continue
+		}
 		if before, used := p.keys[string(key)]; used {
 			return fmt.Errorf("%s: line %d has the same key", member, before)
 		}
@@ -204,6 +211,24 @@ func (h *Host) Fingerprints() (sign, seal string) {
 	return of(h.Sign), of(h.Seal)
 }
 
+// Account names the tenant in the configuration of a broker, as [Host.Mailbox] names a host.
+func (r *Roster) Account() string { return "T_" + hashed([]byte(r.Tenant)) }
+
+// hashed is a name that contains nothing chosen.
+func hashed(b []byte) string {
+	sum := sha256.Sum256(b)
+	return base32.StdEncoding.EncodeToString(sum[:])[:26]
+}
+
+// Mailbox names the host in the subjects of a broker: 26 characters of the SHA-256 of its line's key in
+// base32, so that no chosen name gets into a subject. It is empty for a host without such a key.
+func (h *Host) Mailbox() string {
+	if h.Line == nil {
+		return ""
+	}
+	return hashed(h.Line)
+}
+
 // check checks the members of a host.
 func (h *Host) check() error {
 	if !frame.IsHost(h.Name) {
@@ -214,6 +239,9 @@ func (h *Host) check() error {
 	}
 	if len(h.Sign) != 32 {
 		return fmt.Errorf("sign: want an Ed25519 key of 32 bytes in base64, got %d bytes", len(h.Sign))
+	}
+	if h.Line != nil && len(h.Line) != 32 {
+		return fmt.Errorf("line: want an Ed25519 key of 32 bytes in base64, got %d bytes", len(h.Line))
 	}
 	// An all-zero point or one of small order makes the shared secret known to all: RFC 7748, 6.1.
 	if _, err := ecdh.X25519().NewPublicKey(h.Seal); err != nil {

@@ -11,7 +11,7 @@ import (
 func key(n byte) []byte { return bytes.Repeat([]byte{n}, 32) }
 
 func hosts() []Host {
-	return []Host{{"host-a", 1, key(1), key(2)}, {"host-b", 3, key(3), key(4)}}
+	return []Host{{"host-a", 1, key(1), key(2), key(5)}, {"host-b", 3, key(3), key(4), nil}}
 }
 
 func agents() []Agent {

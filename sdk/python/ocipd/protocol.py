@@ -1100,6 +1100,7 @@ class _FleetHost(TypedDict):
 
 class FleetHost(_FleetHost, total=False):
     heard: str
+    mailbox: str
     refused: int
 
 

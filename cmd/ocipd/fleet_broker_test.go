@@ -1,0 +1,395 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/go-json-experiment/json"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/api/client"
+	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/fleet/fleetapi"
+	"github.com/openclawos/ocipd/test/brokertest"
+	"golang.org/x/crypto/ssh"
+)
+
+// branch is a fleet of two hosts and a broker, each a process of its own.
+type branch struct {
+	t      *testing.T
+	dir    string
+	broker *brokertest.Broker
+	url    string
+	a, b   *branchHost
+	keeper *exec.Cmd
+}
+
+// branchHost is one host: its daemon, its line, and the app of its agent.
+type branchHost struct {
+	*branch
+	name, agent, socket string
+	daemon, line        *exec.Cmd
+	app                 *client.Client
+	ended               chan struct{}
+
+	mu      sync.Mutex
+	changed chan struct{}
+	// sent are the acknowledged messages and got the first arrivals, in order; receipts has the results.
+	sent, got []string
+	receipts  map[string]string
+}
+
+// openBranch founds a fleet by the commands of the guide, and starts it.
+func openBranch(t *testing.T) *branch {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "fleet") // addresses of sockets are limited in length
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	f := &branch{t: t, dir: dir}
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := ssh.NewPublicKey(public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, err := ssh.MarshalPrivateKey(private, "olga")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.write("olga", string(pem.EncodeToMemory(block)))
+	f.write("operators", "olga "+string(ssh.MarshalAuthorizedKey(signer)))
+	f.run("", "fleet", "init", f.path("fleet.jsonl"), "--tenant", "acme-corp", "--key", f.path("olga"))
+	f.a, f.b = f.host("a", "alice"), f.host("b", "bob")
+	address := brokertest.Address(t)
+	f.url = "nats://" + address
+	f.run("", "fleet", "broker", f.path("broker"), f.path("fleet.jsonl"), "--listen", address, "--operators", f.path("operators"))
+	f.broker = brokertest.Start(t, f.path("broker", "nats.conf"))
+	f.keeper = f.start("", "the stream is there", "fleet", "broker", f.path("broker"), f.path("fleet.jsonl"), "--listen", address, "--keep")
+	return f
+}
+
+func (f *branch) path(parts ...string) string {
+	return filepath.Join(append([]string{f.dir}, parts...)...)
+}
+
+func (f *branch) write(name, text string) {
+	f.t.Helper()
+	if err := os.WriteFile(f.path(name), []byte(text), 0o600); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *branch) command(host string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(f.t.Context(), os.Args[0], args...)
+	cmd.Env = append(os.Environ(), asProgram+"=1", "XDG_STATE_HOME="+f.path("state-"+host), "OCIPD_POLICY_TIMEOUT="+patience.String(), "OCIPD_FLEET_OPERATORS="+f.path("operators"), "GORACE=atexit_sleep_ms=0")
+	return cmd
+}
+
+// run runs a command to its end, and returns what it prints.
+func (f *branch) run(host string, args ...string) string {
+	f.t.Helper()
+	cmd := f.command(host, args...)
+	var said strings.Builder
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if err != nil {
+		f.t.Fatalf("%v: %v\n%s%s", args, err, out, &said)
+	}
+	return string(out)
+}
+
+// start starts a command, and returns when it has printed a text.
+func (f *branch) start(host, until string, args ...string) *exec.Cmd {
+	f.t.Helper()
+	cmd := f.command(host, args...)
+	out, in, err := os.Pipe()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	cmd.Stdout, cmd.Stderr = in, in
+	if err := errors.Join(cmd.Start(), in.Close()); err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { kill(cmd) })
+	lines := bufio.NewScanner(out)
+	var said []string
+	for lines.Scan() {
+		if said = append(said, lines.Text()); strings.Contains(lines.Text(), until) {
+			go func() {
+				defer out.Close()
+				for lines.Scan() {
+				}
+			}()
+			return cmd
+		}
+	}
+	f.t.Fatalf("%v does not start:\n%s", args, strings.Join(said, "\n"))
+	return nil
+}
+
+// kill ends a process without warning.
+func kill(cmd *exec.Cmd) {
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+}
+
+// host joins a host to the fleet.
+func (f *branch) host(name, agent string) *branchHost {
+	f.t.Helper()
+	h := &branchHost{branch: f, name: name, agent: agent, socket: f.path(name, "kernel.sock"), changed: make(chan struct{}), receipts: map[string]string{}}
+	// The test is app and operator in one.
+	text := fmt.Sprintf("ipc: {apps_may_operate: true}\nagents:\n  - {id: %[1]s, app: \"@acme/%[1]s\", instance_id: agent-%[1]s-1, user_id: %[1]s, org_unit: sales, tenant_id: acme-corp}\n", agent)
+	f.write(name+".yaml", text)
+	f.write(name+".jsonl", f.run(name, "--config", f.path(name+".yaml"), "fleet", "join", "host-"+name))
+	f.run("", "fleet", "add", f.path("fleet.jsonl"), f.path(name+".jsonl"), "--key", f.path("olga"), "--yes")
+	f.write(name+".yaml", text+fmt.Sprintf("fleet: {roster: fleet.jsonl, host: host-%s, operators: %s}\n", name, f.path("operators")))
+	return h
+}
+
+// up starts the daemon and its agent's app.
+func (h *branchHost) up() {
+	h.t.Helper()
+	h.daemon = h.start(h.name, `"ready"`, "serve", "--config", h.path(h.name+".yaml"), "--socket", h.socket)
+	var err error
+	if h.app, err = client.Dial(h.t.Context(), h.socket); err != nil {
+		h.t.Fatal(err)
+	}
+	id := "@acme/" + h.agent
+	_, err = h.app.Register(h.t.Context(), &api.Manifest{
+		ID: id, Name: id, Version: "1.0.0", Type: "app", Main: "m", Protocol: api.ManifestProtocol{Version: api.ProtocolVersion},
+		Capabilities: api.Capabilities{Hooks: api.HookDeclaration{Subscribes: []string{"message_received"}}},
+	})
+	err = errors.Join(err, h.app.Call(h.t.Context(), "hook.subscribe", map[string]any{"events": []string{"message_received"}}, nil), h.app.Call(h.t.Context(), "app.ready", map[string]any{}, nil))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.ended = make(chan struct{})
+	go h.listen(h.app, h.ended)
+}
+
+// listen takes what comes for the app until the connection ends.
+func (h *branchHost) listen(app *client.Client, ended chan struct{}) {
+	defer close(ended)
+	for {
+		in, err := app.Next(context.Background())
+		if err != nil {
+			return
+		}
+		h.mu.Lock()
+		switch in.Event {
+		case "hook:message_received":
+			var e api.HookEvent
+			var m api.Inbound
+			if err := errors.Join(json.Unmarshal(in.Payload, &e), json.Unmarshal(e.Data, &m)); err != nil {
+				h.t.Error(err)
+			} else if !slices.Contains(h.got, m.DispatchID) {
+				h.got = append(h.got, m.DispatchID)
+			}
+		case fleetapi.ReceiptEvent:
+			var r fleetapi.MessageReceipt
+			if err := json.Unmarshal(in.Payload, &r); err != nil {
+				h.t.Error(err)
+			}
+			h.receipts[r.DispatchID] = r.Result
+		}
+		close(h.changed)
+		h.changed = make(chan struct{})
+		h.mu.Unlock()
+	}
+}
+
+// down kills the daemon.
+func (h *branchHost) down() {
+	kill(h.daemon)
+	_ = h.app.Close()
+	<-h.ended
+}
+
+// attach starts the line.
+func (h *branchHost) attach() {
+	h.t.Helper()
+	h.line = h.start(h.name, "carries over the broker", "fleet", "run", h.url, "--config", h.path(h.name+".yaml"), "--socket", h.socket)
+}
+
+// send sends a message to the other host's agent, and returns its id, "" if the daemon does not answer.
+func (h *branchHost) send(to *branchHost, text string) string {
+	var result api.DispatchResult
+	err := h.app.Call(h.t.Context(), "message.dispatch", map[string]any{
+		"sessionKey": "agent:" + to.agent + ":main", "content": text, "metadata": map[string]any{"exchange": map[string]any{"new": true}},
+	}, &result)
+	if err != nil {
+		if failure := api.AsError(err); failure.Code != api.ConnectionClosed {
+			h.t.Errorf("%s cannot send: %v", h.agent, err)
+		}
+		return ""
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.sent = append(h.sent, result.DispatchID)
+	return result.DispatchID
+}
+
+// await waits until something holds of a host's app.
+func (h *branchHost) await(what string, holds func() bool) {
+	h.t.Helper()
+	ctx, cancel := context.WithTimeout(h.t.Context(), patience)
+	defer cancel()
+	for {
+		h.mu.Lock()
+		done, changed := holds(), h.changed
+		h.mu.Unlock()
+		if done {
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			h.t.Fatalf("%s: %s (%d sent, %d receipts, %d got)", h.name, what, len(h.sent), len(h.receipts), len(h.got))
+		}
+	}
+}
+
+// settled waits until every message of this host has a receipt, and has arrived.
+func (h *branchHost) settled(to *branchHost) {
+	h.t.Helper()
+	h.await("messages have no receipt", func() bool {
+		return !slices.ContainsFunc(h.sent, func(id string) bool { return h.receipts[id] == "" })
+	})
+	to.await("messages do not arrive", func() bool { return len(to.got) >= len(h.sent) })
+}
+
+// judge stops both daemons, verifies both logs, and compares them: each message that was acknowledged has
+// one receipt at its sender, and one decision at its receiver, in the order of sending.
+func (f *branch) judge() {
+	f.t.Helper()
+	for _, h := range []*branchHost{f.a, f.b} {
+		if err := h.daemon.Process.Signal(os.Interrupt); err != nil {
+			f.t.Fatal(err)
+		}
+		if err := h.daemon.Wait(); err != nil {
+			f.t.Errorf("daemon %s does not end in peace: %v", h.name, err)
+		}
+		<-h.ended
+		f.run(h.name, "--config", f.path(h.name+".yaml"), "audit", "verify")
+	}
+	f.compare(f.a, f.b)
+	f.compare(f.b, f.a)
+}
+
+// compare holds the two logs against each other for the messages of one host.
+func (f *branch) compare(from, to *branchHost) {
+	f.t.Helper()
+	receipts := map[string]int{}
+	from.records(func(e *audit.Entry) {
+		if e.Event == "receipt" {
+			receipts[e.DispatchID]++
+			if e.Outcome != "allow" {
+				f.t.Errorf("message %s of %s has the receipt %s", e.DispatchID, from.name, e.Outcome)
+			}
+		}
+	})
+	taken := map[string]int{}
+	var order []string
+	to.records(func(e *audit.Entry) {
+		if e.ActionType == audit.ActionExchange && e.Side == audit.SideReceiver && slices.Contains(from.sent, e.DispatchID) {
+			if taken[e.DispatchID]++; taken[e.DispatchID] == 1 {
+				order = append(order, e.DispatchID)
+			}
+		}
+	})
+	for _, id := range from.sent {
+		if receipts[id] != 1 || taken[id] != 1 {
+			f.t.Errorf("message %s of %s has %d receipts and %d decisions at %s, want one of each", id, from.name, receipts[id], taken[id], to.name)
+		}
+	}
+	if !slices.Equal(order, from.sent) {
+		f.t.Errorf("%s has taken the messages of %s out of order", to.name, from.name)
+	}
+	for _, id := range to.got {
+		if taken[id] == 0 && slices.Contains(from.sent, id) {
+			f.t.Errorf("%s got %s, which is not on record", to.agent, id)
+		}
+	}
+}
+
+// records visits the log of a host.
+func (h *branchHost) records(visit func(*audit.Entry)) {
+	h.t.Helper()
+	log, err := os.Open(h.path("state-"+h.name, "openclawos", "audit.jsonl"))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer log.Close()
+	lines := bufio.NewScanner(log)
+	lines.Buffer(nil, 4<<20)
+	for lines.Scan() {
+		e, err := audit.Parse(lines.Bytes())
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		visit(&e)
+	}
+}
+
+// Two hosts exchange messages over a broker: directly, then with the broker killed in between, then stored
+// while one of them is away, then with the broker's store removed.
+func TestFleetOverBroker(t *testing.T) {
+	t.Parallel()
+	f := openBranch(t)
+	a, b := f.a, f.b
+	a.up()
+	b.up()
+	a.attach()
+	b.attach()
+	a.send(b, "When is the review?")
+	a.settled(b)
+	b.send(a, "On Monday.")
+	b.settled(a)
+
+	f.broker.Kill()
+	for n := range 3 {
+		a.send(b, fmt.Sprint("while the broker is away ", n))
+		b.send(a, fmt.Sprint("while the broker is away ", n))
+	}
+	f.broker.Again()
+	a.settled(b)
+	b.settled(a)
+
+	kill(b.line)
+	for n := range 100 {
+		a.send(b, fmt.Sprint("while bob is away ", n))
+	}
+	b.attach()
+	a.settled(b)
+
+	kill(b.line)
+	for n := range 3 {
+		a.send(b, fmt.Sprint("for a broker that forgets ", n))
+	}
+	f.broker.Kill()
+	if err := os.RemoveAll(f.path("broker", "store")); err != nil {
+		t.Fatal(err)
+	}
+	f.broker.Again()
+	b.attach()
+	a.settled(b)
+
+	kill(a.line)
+	kill(b.line)
+	f.judge()
+}

@@ -1,0 +1,236 @@
+package natsline
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/fleet/fleetapi"
+	"github.com/openclawos/ocipd/internal/fleet/frame"
+	"github.com/openclawos/ocipd/internal/fleet/lane"
+)
+
+// arrival is a frame that has come. Done is called once if the daemon has decided about it, with its
+// receipt, nil for none; it is not called if the frame has to come again.
+type arrival struct {
+	frame []byte
+	done  func(receipt *fleetapi.FleetFrame)
+}
+
+// sender is the queue of the frames from one mailbox. One at a time goes to the daemon.
+type sender struct {
+	*line
+	ctx   context.Context
+	queue chan *arrival
+	// early are the frames that wait for others before them, by number.
+	early map[uint64]*arrival
+}
+
+// queued is how many frames of a host wait for the daemon: those of a window, each sent directly and
+// stored.
+const queued = 2 * lane.Window
+
+// queue returns the queue of a name, of which there are two for each host of the roster at most.
+func (l *line) queue(ctx context.Context, name string) *sender {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.senders[name]
+	if s == nil {
+		s = &sender{line: l, ctx: ctx, queue: make(chan *arrival, queued), early: map[uint64]*arrival{}}
+		l.senders[name] = s
+		go s.run()
+	}
+	return s
+}
+
+// put queues a frame, or drops it if too many wait: it comes again.
+func (s *sender) put(a *arrival) {
+	select {
+	case s.queue <- a:
+	default:
+	}
+}
+
+// wait queues a frame as soon as there is room.
+func (s *sender) wait(a *arrival) {
+	select {
+	case s.queue <- a:
+	case <-s.ctx.Done():
+	}
+}
+
+func (s *sender) run() {
+	for {
+		select {
+		case <-s.ctx.Done():
+			return
+		case a := <-s.queue:
+			for a != nil {
+				var err error
+				if a, err = s.bring(a); err != nil {
+					s.end(err)
+					return
+				}
+			}
+		}
+	}
+}
+
+// bring brings a frame to the daemon. It returns a frame whose turn it is now, nil for none.
+func (s *sender) bring(a *arrival) (next *arrival, err error) {
+	read, err := frame.Parse(a.frame)
+	if err != nil {
+		s.say("a frame of another host cannot be read: %s", err)
+		a.done(nil)
+		return nil, nil
+	}
+	var result fleetapi.FleetBringResult
+	err = s.daemon.Call(s.ctx, "fleet.bring", &fleetapi.FleetBringParams{Frame: base64.StdEncoding.EncodeToString(a.frame)}, &result)
+	switch {
+	case s.ctx.Err() != nil:
+		return nil, s.ctx.Err()
+	case err == nil && result.Waits:
+		s.hold(read.Seq, a)
+		return s.turn(result.Next), nil
+	case err == nil:
+		a.done(result.Receipt)
+		if read.Kind == frame.Receipt {
+			return nil, nil
+		}
+		return s.turn(read.Seq + 1), nil
+	case decided(err):
+		// The copy is dropped. The sender has the message until it gets a receipt.
+		s.say("the daemon refuses a frame of %s: %s", read.From, api.AsError(err).Message)
+		a.done(nil)
+		return nil, nil
+	case lost(err):
+		return nil, err
+	}
+	s.say("the daemon cannot take a frame now: %s", api.AsError(err).Message)
+	return nil, nil
+}
+
+// decided reports whether the daemon would refuse the same frame again.
+func decided(err error) bool {
+	failure, ok := errors.AsType[*api.Error](err)
+	return ok && slices.Contains([]api.Code{api.InvalidParams, api.Forbidden, api.NotFound, api.Conflict}, failure.Code)
+}
+
+// lost reports whether the connection to the daemon has ended.
+func lost(err error) bool {
+	failure, ok := errors.AsType[*api.Error](err)
+	return !ok || failure.Code == api.ConnectionClosed || failure.Code == api.UnknownError
+}
+
+// hold keeps a frame that came before its turn, in place of an earlier copy. It drops it if there is
+// no room.
+func (s *sender) hold(seq uint64, a *arrival) {
+	s.turn(seq)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.early) < lane.Window && s.held+len(a.frame) <= maxHeld {
+		s.early[seq] = a
+		s.held += len(a.frame)
+	}
+}
+
+// turn takes the frame with a number out of those that wait, nil if there is none.
+func (s *sender) turn(seq uint64) *arrival {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := s.early[seq]
+	if a != nil {
+		delete(s.early, seq)
+		s.held -= len(a.frame)
+	}
+	return a
+}
+
+const (
+	pullBatch = 64
+	// pullTime is how long the broker keeps a pull open.
+	pullTime = 30 * time.Second
+)
+
+// pulls takes frames out of the stream, again and again. A pull that the broker refuses is made again
+// after a wait.
+func (l *line) pulls(ctx context.Context) error {
+	var again waits
+	for n := 1; ctx.Err() == nil; n++ {
+		status, err := l.pull(ctx, fmt.Sprint(n))
+		if err != nil {
+			return err
+		}
+		switch status {
+		case "", "404", "408":
+			again.reset()
+			continue
+		case statusNobody:
+			l.say("the broker has no consumer for this host, so that nothing stored is taken: ocipd fleet broker makes it")
+		}
+		if !again.wait(ctx) {
+			break
+		}
+	}
+	return ctx.Err()
+}
+
+// pull makes one pull, and returns the status that ended it, "" if it brought all frames that it may.
+func (l *line) pull(ctx context.Context, n string) (status string, err error) {
+	inbox := answers(l.own) + ".q." + l.session + "." + n
+	sub, err := l.nc.SubscribeSync(inbox)
+	if err != nil {
+		return "", fmt.Errorf("cannot pull at the broker: %w", err)
+	}
+	defer sub.Unsubscribe() //nolint:errcheck // the connection may have ended
+	if err := l.nc.PublishRequest(nextOf(l.own), inbox, fmt.Appendf(nil, `{"batch":%d,"expires":%d}`, pullBatch, pullTime)); err != nil {
+		return "", fmt.Errorf("cannot pull at the broker: %w", err)
+	}
+	// A broker that loses the consumer meanwhile may give no answer at all.
+	bounded, cancel := context.WithTimeout(ctx, pullTime+connectWait)
+	defer cancel()
+	for range pullBatch {
+		m, err := sub.NextMsgWithContext(bounded)
+		switch {
+		case ctx.Err() != nil:
+			return "", ctx.Err()
+		case bounded.Err() != nil:
+			return "", nil
+		case errors.Is(err, nats.ErrNoResponders):
+			return statusNobody, nil
+		case err != nil:
+			return "", fmt.Errorf("cannot pull at the broker: %w", err)
+		}
+		if status := m.Header.Get(statusHeader); status != "" {
+			return status, nil
+		}
+		l.pulled(ctx, m)
+	}
+	return "", nil
+}
+
+// pulled takes a frame of the stream. A frame of a mailbox that the roster does not have yet stays there,
+// and comes again.
+func (l *line) pulled(ctx context.Context, m *nats.Msg) {
+	parts := strings.Split(m.Subject, ".")
+	if len(parts) != 4 || parts[0] != "m" || m.Reply == "" || !l.knows(parts[2]) {
+		return
+	}
+	l.queue(ctx, parts[2]).wait(&arrival{frame: m.Data, done: func(receipt *fleetapi.FleetFrame) {
+		// The daemon's decision is on disk. The slot is free before the sender gets the receipt and fills
+		// it again.
+		err := l.nc.Publish(m.Reply, []byte("+ACK"))
+		if err == nil && receipt != nil {
+			err = l.offer(ctx, receipt)
+		}
+		if err != nil {
+			l.end(err)
+		}
+	}})
+}

@@ -1,0 +1,146 @@
+// Package brokertest runs a NATS server for tests: the one that packaging/tools names, built from
+// source, in a process of its own that a test may kill.
+package brokertest
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// program builds the server once for all tests of a process.
+var program = sync.OnceValues(func() (string, string) {
+	dir, err := os.MkdirTemp("", "ocipd-broker")
+	if err != nil {
+		return "", err.Error()
+	}
+	root, err := exec.Command("go", "env", "GOMOD").Output()
+	if err != nil {
+		return "", err.Error()
+	}
+	file := filepath.Join(dir, "nats-server")
+	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", file, "github.com/nats-io/nats-server/v2")
+	build.Dir = filepath.Join(filepath.Dir(strings.TrimSpace(string(root))), "packaging", "tools")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if said, err := build.CombinedOutput(); err != nil {
+		return "", err.Error() + "\n" + string(said)
+	}
+	return file, ""
+})
+
+// Program is the path of the server. The test is skipped if the server's source is not on this machine
+// and cannot be had.
+func Program(tb testing.TB) string {
+	tb.Helper()
+	file, failed := program()
+	for _, offline := range []string{"dial tcp", "no such host", "GOPROXY=off", "GOPROXY list is not the empty string"} {
+		if strings.Contains(failed, offline) {
+			tb.Skipf("nats-server cannot be built without a network: %s", failed)
+		}
+	}
+	if failed != "" {
+		tb.Fatalf("cannot build nats-server: %s", failed)
+	}
+	return file
+}
+
+// Address is a free address of this machine. It stays the same over restarts of a server.
+func Address(tb testing.TB) string {
+	tb.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// Broker is a server in a process of its own.
+type Broker struct {
+	tb      testing.TB
+	config  string
+	process *exec.Cmd
+	ended   chan struct{}
+}
+
+// Start runs a server with a configuration file, and returns when it takes connections.
+func Start(tb testing.TB, config string) *Broker {
+	tb.Helper()
+	b := &Broker{tb: tb, config: config}
+	b.Again()
+	tb.Cleanup(b.Kill)
+	return b
+}
+
+// Again starts the server after Kill.
+func (b *Broker) Again() {
+	b.tb.Helper()
+	b.process = exec.Command(Program(b.tb), "--config", b.config)
+	log, err := b.process.StderrPipe()
+	if err != nil {
+		b.tb.Fatal(err)
+	}
+	if err := b.process.Start(); err != nil {
+		b.tb.Fatal(err)
+	}
+	b.ended = make(chan struct{})
+	ready := make(chan string, 1)
+	go func() {
+		defer close(b.ended)
+		var said []string
+		for lines := bufio.NewScanner(log); lines.Scan(); {
+			if said = append(said, lines.Text()); strings.Contains(lines.Text(), "Server is ready") {
+				ready <- ""
+			}
+		}
+		select {
+		case ready <- strings.Join(said, "\n"):
+		default:
+		}
+		_ = b.process.Wait()
+	}()
+	if failed := <-ready; failed != "" {
+		b.tb.Fatalf("nats-server does not start:\n%s", failed)
+	}
+}
+
+// Kill ends the server without warning.
+func (b *Broker) Kill() {
+	_ = b.process.Process.Kill()
+	<-b.ended
+}
+
+// Pretend listens as a server of another version would, which takes any connection and answers nothing
+// but pings. It returns the address.
+func Pretend(tb testing.TB, version string) string {
+	tb.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				fmt.Fprintf(c, "INFO {\"server_id\":\"X\",\"version\":%q,\"proto\":1,\"headers\":true,\"max_payload\":1048576,\"nonce\":\"bm9uY2U\"}\r\n", version)
+				for lines := bufio.NewScanner(c); lines.Scan(); {
+					if strings.HasPrefix(lines.Text(), "PING") {
+						fmt.Fprint(c, "PONG\r\n")
+					}
+				}
+			}()
+		}
+	}()
+	return l.Addr().String()
+}
