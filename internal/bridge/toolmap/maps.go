@@ -16,6 +16,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/openclawos/ocipd/internal/base/durable"
 	"go.yaml.in/yaml/v3"
@@ -108,8 +109,8 @@ const (
 //go:embed servers.yaml
 var builtIn []byte
 
-// Servers returns the built-in maps by name.
-func Servers() (map[string]Map, error) {
+// Servers returns the built-in maps by name. All callers share them, so nobody may change them.
+var Servers = sync.OnceValues(func() (map[string]Map, error) {
 	var all map[string]Map
 	if err := decodeYAML(builtIn, &all); err != nil {
 		return nil, err
@@ -123,7 +124,7 @@ func Servers() (map[string]Map, error) {
 		all[name] = m
 	}
 	return all, nil
-}
+})
 
 func decodeYAML(text []byte, into any) error {
 	d := yaml.NewDecoder(bytes.NewReader(text))
