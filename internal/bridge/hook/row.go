@@ -113,15 +113,19 @@ func (r *Row) event(name string) *Event {
 // object reads a JSON object. Members are matched exactly, and a double one is an error: programs
 // differ in the one that they use.
 func object(raw []byte) (map[string]jsontext.Value, error) {
+	if len(bytes.TrimSpace(raw)) == 0 {
+		return nil, errors.New("it is empty")
+	}
 	var members map[string]jsontext.Value
-	if err := json.Unmarshal(raw, &members); err != nil {
-		return nil, err
+	err := json.Unmarshal(raw, &members)
+	if kind := jsontext.Value(raw).Kind(); kind != '{' && jsontext.Value(raw).IsValid() {
+		return nil, fmt.Errorf("it is %s", kinds[kind])
 	}
-	if members == nil {
-		return nil, errors.New("it is null")
-	}
-	return members, nil
+	return members, err
 }
+
+// kinds are the words for JSON that is no object.
+var kinds = map[jsontext.Kind]string{'[': "an array", '"': "a text", '0': "a number", 't': "true", 'f': "false", 'n': "null"}
 
 // member returns the value at a path, or nil if there is none.
 func member(raw []byte, path string) (jsontext.Value, error) {

@@ -139,9 +139,9 @@ func TestRefusals(t *testing.T) {
 	for _, tt := range []struct{ name, runtime, asks, want string }{
 		{"no JSON", "gemini", `hello`, "no JSON object"},
 		{"cut JSON", "gemini", `{"hook_event_name":"BeforeTool"`, "no JSON object"},
-		{"a list", "copilot", `[]`, "no JSON object"},
-		{"null", "copilot", `null`, "no JSON object"},
-		{"nothing", "goose", ``, "no JSON object"},
+		{"a list", "copilot", `[]`, "no JSON object: it is an array"},
+		{"null", "copilot", `null`, "no JSON object: it is null"},
+		{"nothing", "goose", ``, "no JSON object: it is empty"},
 		{"more behind it", "cursor", `{}{}`, "no JSON object"},
 		{"a member twice", "gemini", `{"hook_event_name":"BeforeTool","tool_name":"a","tool_name":"b","tool_input":{}}`, "duplicate"},
 		{"a member in another case", "copilot", `{"toolname":"bash","toolArgs":{}}`, "has no toolName"},

@@ -80,6 +80,9 @@ func (d *Examiner) gate(r *integrate.Runtime) Diagnosis {
 		return failed("%s: its gate does not hold as it was entered: %s", r.Title, strings.Join(what, "; ")).
 			advise("ocipd integrate %s; what stands in a project's own file, or in the machine's, and a hook of others, take out there", r.Name)
 	}
+	if old := d.tooOld(r); old != nil {
+		return failed("%v", old).advise("install a later version of %s", r.Title)
+	}
 	id, err := uuid.NewV7()
 	if err != nil {
 		return failed("%s: %v", r.Title, err)
@@ -92,6 +95,16 @@ func (d *Examiner) gate(r *integrate.Runtime) Diagnosis {
 		return failed("%v", err).advise("ocipd integrate %s", r.Name)
 	}
 	return passed("%s: a canary was refused, see record %d%s", r.Title, record.Seq, d.trial(r))
+}
+
+// tooOld returns an error if a runtime whose gate is asked about calls of tools has a version, since the
+// integration, whose gate is not known to hold.
+func (d *Examiner) tooOld(r *integrate.Runtime) error {
+	program := r.Installed(d.Gates)
+	if asks, _, _, err := r.Tools(d.Gates); err != nil || !asks || program == "" {
+		return err
+	}
+	return r.Closes(integrate.Version(d.ctx, program))
 }
 
 // trial tests about which actions a runtime asks its gate, and names those that it could

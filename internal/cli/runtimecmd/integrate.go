@@ -486,7 +486,8 @@ func (s *command) listIntegrations(ctx context.Context, p *integrate.Place, asJS
 	for _, r := range integrate.Runtimes() {
 		rows, err := s.listRuntime(ctx, p, r)
 		if err != nil {
-			return err
+			// One runtime's broken file does not hide the others.
+			rows = append(rows, listed{Runtime: r.Name, Server: integrate.Server{Name: "its settings"}, Why: "they cannot be read: " + err.Error()})
 		}
 		list = append(list, rows...)
 	}
@@ -563,6 +564,11 @@ func (s *command) listRuntime(ctx context.Context, p *integrate.Place, r *integr
 	asks, why, projects, err := r.Tools(p)
 	if err != nil {
 		return nil, err
+	}
+	if asks && program != "" {
+		if old := r.Closes(one.Version); old != nil {
+			asks, why = false, old.Error()
+		}
 	}
 	if why != "" {
 		one.Server, one.Gated, one.Why = integrate.Server{Name: "its own tools"}, asks, why
