@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
@@ -43,6 +44,23 @@ func parse(line []byte) (f frame, err error) {
 		return f, fmt.Errorf("%w: it has a line break in it", toolmap.ErrFrame)
 	}
 	return parseBody(body)
+}
+
+// withoutHalves writes U+FFFD for each escaped half of a character in a message of the client, as the daemon
+// reads it. Otherwise a person would approve one call, and another one would look the same.
+func withoutHalves(line []byte) []byte {
+	if !bytes.Contains(line, []byte(`\ud`)) && !bytes.Contains(line, []byte(`\uD`)) {
+		return line
+	}
+	body := bytes.TrimRight(line, "\r\n")
+	if !utf8.Valid(body) || jsontext.Value(body).IsValid() {
+		return line
+	}
+	whole, err := encode(jsontext.Value(body))
+	if err != nil {
+		return line // it is refused for what is wrong with it besides
+	}
+	return append(whole, line[len(body):]...)
 }
 
 // parseBody parses a message without a line end.

@@ -172,3 +172,25 @@ func TestPlainIDs(t *testing.T) {
 		}
 	}
 }
+
+// A half of a character is what the daemon reads it as, wherever it is, so that two calls do not look alike.
+func TestHalvesOfCharacters(t *testing.T) {
+	t.Parallel()
+	for line, want := range map[string]string{
+		`{"a":"x"}` + "\n":                        `{"a":"x"}` + "\n",
+		`{"a":"\ud83d\ude00", "n":1.50}` + "\r\n": `{"a":"\ud83d\ude00", "n":1.50}` + "\r\n",
+		`{"a":"\ud801", "n":1.50}` + "\r\n":       `{"a":"�","n":1.50}` + "\r\n",
+		`{"\uDC00":[1e400,"\uD800\u0041"]}`:       `{"�":[1e400,"�A"]}`,
+		`{"a":"\\ud801"}`:                         `{"a":"\\ud801"}`,
+		`{"\ud800":1,"\ud801":2}`:                 `{"\ud800":1,"\ud801":2}`, // one name twice: it is refused
+		`{"a":"\ud801` + "\xff" + `"}`:            `{"a":"\ud801` + "\xff" + `"}`,
+	} {
+		got := string(withoutHalves([]byte(line)))
+		if got != want {
+			t.Errorf("%q became %q", line, got)
+		}
+		if _, err := parse([]byte(got)); (err != nil) != (strings.Contains(line, ":2") || strings.Contains(line, "\xff")) {
+			t.Errorf("%q: %v", line, err)
+		}
+	}
+}

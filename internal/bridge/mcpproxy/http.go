@@ -217,6 +217,7 @@ func (w *web) post(rw http.ResponseWriter, r *http.Request) {
 	}
 	_ = http.NewResponseController(rw).SetReadDeadline(time.Time{})
 	d := &dialog{web: w, rw: rw, r: r, session: sessionOf(r), over: make(chan struct{}), work: make(chan func(), 1)}
+	body = withoutHalves(body)
 	f, err := parseBody(body)
 	if err != nil {
 		w.malformed(d, err.Error())

@@ -141,6 +141,7 @@ func (s *stdio) clientLine(line []byte) error {
 	if len(bytes.TrimSpace(line)) == 0 {
 		return s.toServer([]byte("\n")) // other signs could say something
 	}
+	line = withoutHalves(line)
 	f, err := parse(line)
 	if err != nil {
 		s.malformed(s, err.Error())
