@@ -221,15 +221,18 @@ func (d *decided) arguments(t *toolmap.Tool) (all []toolmap.Member, rewritten bo
 	if err != nil {
 		return nil, false, err
 	}
-	length := -len(between)
-	for _, p := range d.call.Parts {
-		length += p.Bytes + len(between)
-	}
 	label, _ := api.Text(d.Metadata["aiDisclosure"])
 	if len(d.call.Parts) == 0 {
 		return all, d.asked == nil, d.unchanged(label)
 	}
 	content := d.Content.Inspect()
+	length := -len(between)
+	for _, p := range d.call.Parts {
+		if p.Bytes < 0 || p.Bytes > len(content) {
+			return nil, false, toolmap.Unclear("the argument %s has a length that no text has", p.Name)
+		}
+		length += p.Bytes + len(between)
+	}
 	before, as, after := content, "", ""
 	for _, from := range [...]int{0, len(content) - length} {
 		if from < 0 || length < 0 || from+length > len(content) || crc32.ChecksumIEEE([]byte(content[from:from+length])) != d.call.Sum {

@@ -1,7 +1,9 @@
 package mcpproxy
 
 import (
+	"errors"
 	"fmt"
+	"hash/crc32"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -405,5 +407,19 @@ func TestPlacesOfTheService(t *testing.T) {
 	tool := m.Tools["create_pull_request_review"]
 	if said, err := read(m, &tool, &toolCall{tool: "x", arguments: argumentsIn(t, `{"owner":"acme","repo":"plans","pull_number":7,"body":"b","comments":[{"path-inService":"a","path":"/b"}]}`)}); err == nil {
 		t.Errorf("two members of one name become %s", said.call.Arguments)
+	}
+}
+
+// A stored call whose parts have impossible lengths is refused.
+func TestImpossibleParts(t *testing.T) {
+	t.Parallel()
+	tool := &toolmap.Tool{Title: []string{"subject"}, Text: []string{"body"}, To: []string{"{to}"}}
+	for _, lengths := range [][2]int{{-2, 9}, {9, -2}, {1 << 62, 1 << 62}} {
+		d := &decided{call: kept{Tool: "send", Arguments: jsontext.Value(`{"to":"dave"}`), Parts: []part{{Name: "subject", Bytes: lengths[0]}, {Name: "body", Bytes: lengths[1]}}}}
+		d.Content = api.Said("abcdefghi")
+		d.call.Sum = crc32.ChecksumIEEE([]byte("abcdefghi"))
+		if _, _, err := d.arguments(tool); !errors.Is(err, toolmap.ErrUnclear) {
+			t.Errorf("%v: %v", lengths, err)
+		}
 	}
 }
