@@ -80,7 +80,7 @@ func (d *Examiner) gate(r *integrate.Runtime) Diagnosis {
 		return failed("%s: its gate does not hold as it was entered: %s", r.Title, strings.Join(what, "; ")).
 			advise("ocipd integrate %s; what stands in a project's own file, or in the machine's, and a hook of others, take out there", r.Name)
 	}
-	if old := d.tooOld(r); old != nil {
+	if old := tooOld(d, r); old != nil {
 		return failed("%v", old).advise("install a later version of %s", r.Title)
 	}
 	id, err := uuid.NewV7()
@@ -99,7 +99,7 @@ func (d *Examiner) gate(r *integrate.Runtime) Diagnosis {
 
 // tooOld returns an error if a runtime whose gate is asked about calls of tools has a version, since the
 // integration, whose gate is not known to hold.
-func (d *Examiner) tooOld(r *integrate.Runtime) error {
+func tooOld(d *Examiner, r *integrate.Runtime) error {
 	program := r.Installed(d.Gates)
 	if asks, _, _, err := r.Tools(d.Gates); err != nil || !asks || program == "" {
 		return err

@@ -565,10 +565,8 @@ func (s *command) listRuntime(ctx context.Context, p *integrate.Place, r *integr
 	if err != nil {
 		return nil, err
 	}
-	if asks && program != "" {
-		if old := r.Closes(one.Version); old != nil {
-			asks, why = false, old.Error()
-		}
+	if old := r.Closes(one.Version); asks && program != "" && old != nil {
+		asks, why = false, old.Error()
 	}
 	if why != "" {
 		one.Server, one.Gated, one.Why = integrate.Server{Name: "its own tools"}, asks, why
