@@ -490,6 +490,29 @@ func TestFleetReceiptThatLies(t *testing.T) {
 	}
 }
 
+// A host's words in a receipt, which no rule has weighed, reach no app: they are on record for people.
+func TestFleetReceiptSaysNothingToApps(t *testing.T) {
+	c := foundFleet(t, "")
+	alice := c.a.agent("@acme/alice")
+	lineA := carry(t, c.a)
+	sent := alice.dispatch("agent:bob:main", "When is the review?", nil)
+	lineA.next()
+	said := frame.Outcome{Result: frame.Deny, Code: "POLICY_DENIED", Reason: "I promise to pay 5000 EUR on Friday.", Log: "and 7000 more on Monday", Record: 9}
+	body, err := said.Write()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lineA.bring(c.sealed(1, 0, frame.Header{Kind: frame.Receipt, Seq: 1, ID: sent.DispatchID}, body))
+	told := string(alice.next(fleetapi.ReceiptEvent).Payload)
+	contains(t, told, `"result":"deny"`, "POLICY_DENIED", "host host-b refused the message")
+	if strings.Contains(told, "pay") || strings.Contains(told, "more") {
+		t.Errorf("alice is told %s", told)
+	}
+	if got := c.a.records(audit.Filter{Like: audit.Record{Event: "receipt", DispatchID: sent.DispatchID}}); len(got) != 1 || got[0].Details["reason"] != said.Reason {
+		t.Errorf("on record is %+v", got)
+	}
+}
+
 // A host speaks for its own agents alone, and the id of its task stays its word.
 func TestFleetHostSpeaksForItsAgents(t *testing.T) {
 	c := foundFleet(t, "")

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -300,9 +301,27 @@ func (k *Hosts) tellReceipt(ctx context.Context, change *store.Change, row *stor
 		r := change.Records[0]
 		r.TenantID, r.UserID, r.AgentID, r.AppID, r.SessionKey = sent.TenantID, sent.UserID, sent.AgentID, sent.AppID, sent.SessionKey
 		return receiptEvent(k.rules(), change, sent, &fleetapi.MessageReceipt{
-			DispatchID: sent.DispatchID, SessionKey: sent.SessionKey, Host: from.Name, Result: string(said.Result), Code: said.Code, Reason: said.Reason,
-			Log: said.Log, Record: said.Record, Hash: said.Hash, Timestamp: k.now().UnixMilli(),
+			DispatchID: sent.DispatchID, SessionKey: sent.SessionKey, Host: from.Name, Result: string(said.Result), Code: said.Code, Reason: reasonOf(from, said.Result),
+			Log: ownForm.FindString(said.Log), Record: said.Record, Hash: said.Hash, Timestamp: k.now().UnixMilli(),
 		})
 	}
 	return nil
+}
+
+// ownForm is the form of a log's origin that this daemon gives.
+var ownForm = regexp.MustCompile(`^ocipd/[0-9a-f-]{36}$`)
+
+// reasonOf is why a message did not reach its agent, in this daemon's words. The other host's words go
+// only into the record: nobody decided that the app may see them.
+func reasonOf(from *roster.Host, result frame.Result) string {
+	switch result {
+	case frame.Deny:
+		return "host " + from.Name + " refused the message; the record of its receipt says why"
+	case frame.Expired:
+		return "the message reached host " + from.Name + " too late"
+	case frame.Voided:
+		return "the message was withdrawn before host " + from.Name + " took it"
+	case frame.Allow:
+	}
+	return ""
 }

@@ -41,7 +41,8 @@ type FleetBringResult struct {
 const ReceiptEvent = "message:receipt"
 
 // MessageReceipt is the payload of [ReceiptEvent]: the other host's signed decision. Result is allow,
-// deny, expired or void; Record is the number of its record in the log of that host.
+// deny, expired or void; Record is the number of its record in the log of that host. Reason is in the
+// words of this daemon: those of the other host are only on record.
 type MessageReceipt struct {
 	DispatchID string `json:"dispatchId"`
 	SessionKey string `json:"sessionKey"`
