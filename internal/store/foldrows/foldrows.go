@@ -178,29 +178,36 @@ func List(w *db.Writer, set *fold.Set) error {
 // Open adds the rows that are open at a time, as they are in a database. A database that an earlier
 // version has left has no rows of a table that it did not know.
 func Open(conn *sqlite.Conn, at time.Time, found *fold.Found) error {
+	var known []fold.Table
 	for _, t := range fold.Tables() {
 		n, err := db.QueryInt(conn, `SELECT count(*) FROM main.sqlite_schema WHERE type = 'table' AND name = '`+t.Name()+`'`)
 		if err != nil {
 			return err
 		}
-		if n == 0 {
-			continue
+		if n > 0 {
+			known = append(known, t)
 		}
-		if err := open(conn, t, of(t).open, at, found); err != nil {
+	}
+	return open(conn, known, of(fold.Exchanges).open, at, found)
+}
+
+// open is Open for some tables, with the condition of the exchanges.
+func open(conn *sqlite.Conn, tables []fold.Table, exchanges string, at time.Time, found *fold.Found) error {
+	for _, t := range tables {
+		how := of(t)
+		if t == fold.Exchanges {
+			how.open = exchanges
+		}
+		err := how.rows(conn, t, how.open, []any{db.Milliseconds(at)}, func(key []string, row fold.Row) {
+			if t.Open(row, at) {
+				found.Put(t, key, row)
+			}
+		})
+		if err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// open adds the rows of a table that meet a condition and are open at a time.
-func open(conn *sqlite.Conn, t fold.Table, condition string, at time.Time, found *fold.Found) error {
-	how := of(t)
-	return how.rows(conn, t, condition, []any{db.Milliseconds(at)}, func(key []string, row fold.Row) {
-		if t.Open(row, at) {
-			found.Put(t, key, row)
-		}
-	})
 }
 
 // rows calls visit with the rows that meet a condition.
@@ -275,14 +282,8 @@ func TakeUp(ctx context.Context, reader *db.Reader, log Log, set *fold.Set, now 
 	}
 	found := fold.NewFound()
 	err = reader.Scan(ctx, func(conn *sqlite.Conn) error {
-		for _, t := range fold.Tables() {
-			condition := of(t).open
-			if t == fold.Exchanges {
-				condition = exchanges
-			}
-			if err := open(conn, t, condition, since.At, found); err != nil {
-				return err
-			}
+		if err := open(conn, fold.Tables(), exchanges, since.At, found); err != nil {
+			return err
 		}
 		touched := fold.NewFound()
 		since.Touched(func(t fold.Table, key []string) {
