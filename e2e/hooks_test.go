@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -222,6 +223,59 @@ func (h *hookedRuntime) try(t *testing.T) {
 	}
 	if text, err := os.ReadFile(r.at(h.file)); err == nil && strings.Contains(string(text), "hook "+h.name) {
 		t.Errorf("%s still has the hook: %s", h.file, text)
+	}
+}
+
+// Three commands lead a new user of Gemini CLI to the first denied calls: a message with a secret through a server of theirs,
+// and a command with one. They are those of docs/guides/agent-runtimes.md.
+func TestGeminiFirstUse(t *testing.T) {
+	node, err := filepath.Abs("hooks/node_modules/.bin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &hookedRuntimes[0]
+	r := beginWith(t, team, node) // for its folder; its daemon is another one
+	env := r.env("USER=dana", "XDG_STATE_HOME="+r.at("state"), "XDG_RUNTIME_DIR="+r.at("runtime"))
+	r.write("runtime/x", "")
+	r.write(chatPath, chatServer)
+	for name, text := range h.settings {
+		r.write(name, strings.NewReplacer("CHAT", r.at(chatPath), "LOG", r.at("chat.log"), "TOOLS", "").Replace(text))
+	}
+	t.Log(r.must(env, r.ocipd, "config", "init", "--app", "gemini", "--yes"))
+	daemon := exec.Command(r.ocipd, "serve")
+	daemon.Env, daemon.Stderr = env, t.Output()
+	if err := daemon.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = daemon.Process.Signal(os.Interrupt)
+		_ = daemon.Wait()
+	})
+	r.must(env, r.ocipd, "status", "--wait", "20s")
+	said := r.must(env, r.ocipd, "integrate", "gemini")
+	t.Log(said)
+	if !strings.Contains(said, "ok: it was refused, see record") {
+		t.Fatalf("integrated:\n%s", said)
+	}
+	run := func(s step) string {
+		told, out := r.tool(h.model, func(api *standIn) (string, error) {
+			return r.run(append(env, h.env(api.URL)...), h.name, h.args...)
+		}, s)
+		t.Logf("the model is told: %s\nthe user sees: %s", told, out)
+		return told
+	}
+	if told := run(message("The key is " + secret)); !strings.Contains(told, "ocipd: refused (CLASSIFICATION_VIOLATION)") || r.said() != "" {
+		t.Errorf("the first message: %s; the server got %s", told, r.said())
+	}
+	line, err := json.Marshal(object{"command": "echo " + secret + " >" + r.at("leaked"), "description": "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if told := run(step{h.shell, string(line)}); !strings.Contains(told, "has a secret in it") {
+		t.Errorf("the first command: %s", told)
+	}
+	if _, err := os.Stat(r.at("leaked")); err == nil {
+		t.Error("the command with the secret was run")
 	}
 }
 
