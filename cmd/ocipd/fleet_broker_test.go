@@ -30,9 +30,10 @@ type branch struct {
 	t      *testing.T
 	dir    string
 	broker *brokertest.Broker
-	url    string
-	a, b   *branchHost
-	keeper *exec.Cmd
+	// address is the broker's, and url the same for a line.
+	address, url string
+	a, b         *branchHost
+	keeper       *exec.Cmd
 }
 
 // branchHost is one host: its daemon, its line, and the app of its agent.
@@ -76,8 +77,9 @@ func openBranch(t *testing.T) *branch {
 	f.run("", "fleet", "init", f.path("fleet.jsonl"), "--tenant", "acme-corp", "--key", f.path("olga"))
 	f.a, f.b = f.host("a", "alice"), f.host("b", "bob")
 	address := brokertest.Address(t)
-	f.url = "nats://" + address
+	f.address, f.url = address, "nats://"+address
 	f.run("", "fleet", "broker", f.path("broker"), f.path("fleet.jsonl"), "--listen", address, "--operators", f.path("operators"))
+	brokertest.Observed(t, f.path("broker", "nats.conf"))
 	f.broker = brokertest.Start(t, f.path("broker", "nats.conf"))
 	f.keeper = f.start("", "the stream is there", "fleet", "broker", f.path("broker"), f.path("fleet.jsonl"), "--listen", address, "--keep")
 	return f

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -143,4 +144,58 @@ func Pretend(tb testing.TB, version string) string {
 		}
 	}()
 	return l.Addr().String()
+}
+
+// Observed adds a user without limits to the configuration of a broker, for Observe.
+func Observed(tb testing.TB, config string) {
+	tb.Helper()
+	text, err := os.ReadFile(config)
+	if err == nil {
+		text = []byte(strings.Replace(string(text), "users: [\n", "users: [\n      { user: observer, password: observer }\n", 1))
+		err = os.WriteFile(config, text, 0o600)
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// Observe returns the subjects of everything that is published from now on under a subject, which may have
+// wildcards.
+func Observe(tb testing.TB, address, subject string) <-chan string {
+	tb.Helper()
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { c.Close() })
+	fmt.Fprintf(c, "CONNECT {\"user\":\"observer\",\"pass\":\"observer\",\"verbose\":false}\r\nSUB %s 1\r\nPING\r\n", subject)
+	seen, ready := make(chan string, 100_000), make(chan struct{})
+	go func() {
+		defer close(seen)
+		started := false
+		for in := bufio.NewReader(c); ; {
+			line, err := in.ReadString('\n')
+			if err != nil {
+				return
+			}
+			switch words := strings.Fields(line); {
+			case len(words) > 0 && words[0] == "PING":
+				fmt.Fprint(c, "PONG\r\n")
+			case len(words) > 0 && words[0] == "PONG" && !started:
+				started = true
+				close(ready)
+			case len(words) > 3 && words[0] == "MSG":
+				size, err := strconv.Atoi(words[len(words)-1])
+				if err != nil {
+					return
+				}
+				if _, err := in.Discard(size + len("\r\n")); err != nil {
+					return
+				}
+				seen <- words[1]
+			}
+		}
+	}()
+	<-ready
+	return seen
 }

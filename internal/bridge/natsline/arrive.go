@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -21,6 +22,8 @@ import (
 type arrival struct {
 	frame []byte
 	done  func(receipt *fleetapi.FleetFrame)
+	// tried is called once the daemon was asked, whatever it said; nil for nothing.
+	tried func()
 }
 
 // sender is the queue of the frames from one mailbox. One at a time goes to the daemon.
@@ -70,13 +73,16 @@ func (s *sender) run() {
 		select {
 		case <-s.ctx.Done():
 			return
-		case a := <-s.queue:
-			for a != nil {
+		case first := <-s.queue:
+			for a := first; a != nil; {
 				var err error
 				if a, err = s.bring(a); err != nil {
 					s.end(err)
 					return
 				}
+			}
+			if first.tried != nil {
+				first.tried()
 			}
 		}
 	}
@@ -158,12 +164,36 @@ const (
 	pullTime = 30 * time.Second
 )
 
+// drain takes what lies in the stream already, and returns once the daemon has it. So the daemon offers
+// nothing whose receipt is there: such a repetition would fill the slot of the next message.
+func (l *line) drain(ctx context.Context) error {
+	var tried sync.WaitGroup
+	for n := 1; ; n++ {
+		status, err := l.pull(ctx, fmt.Sprint("d", n), fmt.Appendf(nil, `{"batch":%d,"no_wait":true}`, pullBatch), &tried)
+		if err != nil {
+			return err
+		}
+		over := make(chan struct{})
+		go func() { tried.Wait(); close(over) }()
+		select {
+		case <-over:
+		case <-ctx.Done():
+			return ctx.Err()
+		case err := <-l.lost:
+			return err
+		}
+		if status != "" {
+			return nil
+		}
+	}
+}
+
 // pulls takes frames out of the stream, again and again. A pull that the broker refuses is made again
 // after a wait.
 func (l *line) pulls(ctx context.Context) error {
 	var again waits
 	for n := 1; ctx.Err() == nil; n++ {
-		status, err := l.pull(ctx, fmt.Sprint(n))
+		status, err := l.pull(ctx, fmt.Sprint(n), fmt.Appendf(nil, `{"batch":%d,"expires":%d}`, pullBatch, pullTime), nil)
 		if err != nil {
 			return err
 		}
@@ -182,14 +212,15 @@ func (l *line) pulls(ctx context.Context) error {
 }
 
 // pull makes one pull, and returns the status that ended it, "" if it brought all frames that it may.
-func (l *line) pull(ctx context.Context, n string) (status string, err error) {
+// Tried counts the frames that the daemon was not asked about yet.
+func (l *line) pull(ctx context.Context, n string, body []byte, tried *sync.WaitGroup) (status string, err error) {
 	inbox := answers(l.own) + ".q." + l.session + "." + n
 	sub, err := l.nc.SubscribeSync(inbox)
 	if err != nil {
 		return "", fmt.Errorf("cannot pull at the broker: %w", err)
 	}
 	defer sub.Unsubscribe() //nolint:errcheck // the connection may have ended
-	if err := l.nc.PublishRequest(nextOf(l.own), inbox, fmt.Appendf(nil, `{"batch":%d,"expires":%d}`, pullBatch, pullTime)); err != nil {
+	if err := l.nc.PublishRequest(nextOf(l.own), inbox, body); err != nil {
 		return "", fmt.Errorf("cannot pull at the broker: %w", err)
 	}
 	// A broker that loses the consumer meanwhile may give no answer at all.
@@ -210,19 +241,19 @@ func (l *line) pull(ctx context.Context, n string) (status string, err error) {
 		if status := m.Header.Get(statusHeader); status != "" {
 			return status, nil
 		}
-		l.pulled(ctx, m)
+		l.pulled(ctx, m, tried)
 	}
 	return "", nil
 }
 
 // pulled takes a frame of the stream. A frame of a mailbox that the roster does not have yet stays there,
 // and comes again.
-func (l *line) pulled(ctx context.Context, m *nats.Msg) {
+func (l *line) pulled(ctx context.Context, m *nats.Msg, tried *sync.WaitGroup) {
 	parts := strings.Split(m.Subject, ".")
 	if len(parts) != 4 || parts[0] != "m" || m.Reply == "" || !l.knows(parts[2]) {
 		return
 	}
-	l.queue(ctx, parts[2]).wait(&arrival{frame: m.Data, done: func(receipt *fleetapi.FleetFrame) {
+	a := &arrival{frame: m.Data, done: func(receipt *fleetapi.FleetFrame) {
 		// The daemon's decision is on disk. The slot is free before the sender gets the receipt and fills
 		// it again.
 		err := l.nc.Publish(m.Reply, []byte("+ACK"))
@@ -232,5 +263,10 @@ func (l *line) pulled(ctx context.Context, m *nats.Msg) {
 		if err != nil {
 			l.end(err)
 		}
-	}})
+	}}
+	if tried != nil {
+		tried.Add(1)
+		a.tried = tried.Done
+	}
+	l.queue(ctx, parts[2]).wait(a)
 }

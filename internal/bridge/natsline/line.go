@@ -98,6 +98,8 @@ const (
 
 // carry carries frames until one connection ends. Carried is set once all are open.
 func carry(ctx context.Context, o *Options) (carried bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	l := &line{
 		Options: o, own: (&roster.Host{Line: o.Key.Public().(ed25519.PublicKey)}).Mailbox(), session: rand.Text(), lost: make(chan error, 1), hosts: map[string]string{}, senders: map[string]*sender{}, sent: map[string]*request{}, said: map[string]bool{},
 	}
@@ -121,18 +123,8 @@ func carry(ctx context.Context, o *Options) (carried bool, err error) {
 	l.nc = nc
 	defer nc.Close()
 	group, ctx := errgroup.WithContext(ctx)
-	for subject, handle := range map[string]nats.MsgHandler{
-		direct(l.own, "*"):                          func(m *nats.Msg) { l.requested(ctx, m) },
-		answers(l.own) + ".d." + l.session + ".*.*": func(m *nats.Msg) { l.answered(ctx, m) },
-		answers(l.own) + ".p." + l.session + ".*":   l.published,
-	} {
-		if _, err := nc.Subscribe(subject, handle); err != nil {
-			return false, fmt.Errorf("cannot subscribe at the broker: %w", err)
-		}
-	}
-	// Only what was subscribed to before the daemon's first frame gets an answer.
-	if err := nc.FlushTimeout(connectWait); err != nil {
-		return false, fmt.Errorf("cannot subscribe at the broker: %w", err)
+	if err := l.listen(ctx); err != nil {
+		return false, err
 	}
 	if l.frames, err = attached.Stream(ctx, "fleet.attach", &fleetapi.FleetAttachParams{}); err != nil {
 		return false, err
@@ -154,6 +146,24 @@ func carry(ctx context.Context, o *Options) (carried bool, err error) {
 		}
 	})
 	return true, group.Wait()
+}
+
+// listen subscribes at the broker, and takes what is stored for this host.
+func (l *line) listen(ctx context.Context) error {
+	for subject, handle := range map[string]nats.MsgHandler{
+		direct(l.own, "*"):                          func(m *nats.Msg) { l.requested(ctx, m) },
+		answers(l.own) + ".d." + l.session + ".*.*": func(m *nats.Msg) { l.answered(ctx, m) },
+		answers(l.own) + ".p." + l.session + ".*":   l.published,
+	} {
+		if _, err := l.nc.Subscribe(subject, handle); err != nil {
+			return fmt.Errorf("cannot subscribe at the broker: %w", err)
+		}
+	}
+	// Only what was subscribed to before the daemon's first frame gets an answer.
+	if err := l.nc.FlushTimeout(connectWait); err != nil {
+		return fmt.Errorf("cannot subscribe at the broker: %w", err)
+	}
+	return l.drain(ctx)
 }
 
 // say tells a person something once for each connection.

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/openclawos/ocipd/internal/api/client"
+	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/fleet/fleetapi"
+	"github.com/openclawos/ocipd/test/brokertest"
+)
+
+// Two hosts that are never there at the same time exchange 500 messages: the broker stores those of a
+// window at a time, and the receipts on their way back.
+func TestFleetNeverBothThere(t *testing.T) {
+	t.Parallel()
+	f := openBranch(t)
+	a, b := f.a, f.b
+	a.up()
+	b.up()
+	const all, window = 500, 64
+	for n := range all {
+		a.send(b, fmt.Sprint("message ", n))
+	}
+	stored := brokertest.Observe(t, f.address, "m.>")
+	for done := 0; done < all; {
+		batch := min(window, all-done)
+		a.attach()
+		f.see(stored, "messages", batch, false)
+		kill(a.line)
+		b.attach()
+		f.see(stored, "receipts", batch, true)
+		kill(b.line)
+		done += batch
+		b.await("messages do not arrive", func() bool { return len(b.got) >= done })
+	}
+	a.attach()
+	a.settled(b)
+	f.judge()
+}
+
+// see waits until a number of messages or receipts, each once, was put into the stream.
+func (f *branch) see(stored <-chan string, what string, count int, receipts bool) {
+	f.t.Helper()
+	ctx, cancel := context.WithTimeout(f.t.Context(), patience)
+	defer cancel()
+	for seen := map[string]bool{}; len(seen) < count; {
+		select {
+		case subject := <-stored:
+			if strings.Contains(subject, ".r") == receipts {
+				seen[subject] = true
+			}
+		case <-ctx.Done():
+			f.t.Fatalf("%d of %d %s are stored", len(seen), count, what)
+		}
+	}
+}
+
+// TestFleetChaos kills daemons, lines and the broker while both agents send, and removes the broker's
+// store. In the end each acknowledged message has one decision, one receipt and one arrival, in order.
+// TEST_FLEET_SEEDS is the number of runs, each with other events.
+func TestFleetChaos(t *testing.T) {
+	seeds, steps := 1, 8
+	if n, err := strconv.Atoi(os.Getenv("TEST_FLEET_SEEDS")); err == nil {
+		seeds, steps = n, 24
+	}
+	for seed := range seeds {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) { chaos(t, uint64(seed), steps) })
+	}
+}
+
+func chaos(t *testing.T, seed uint64, steps int) {
+	f := openBranch(t)
+	hosts := []*branchHost{f.a, f.b}
+	for _, h := range hosts {
+		h.up()
+		h.attach()
+	}
+	random := rand.New(rand.NewPCG(seed, 33))
+	for range steps {
+		var sending sync.WaitGroup
+		for i, h := range hosts {
+			count := 1 + random.IntN(40)
+			sending.Go(func() {
+				for n := range count {
+					if h.send(hosts[1-i], fmt.Sprint("message ", n)) == "" {
+						return
+					}
+				}
+			})
+		}
+		h := hosts[random.IntN(2)]
+		again := func() {}
+		switch random.IntN(5) {
+		case 0:
+			kill(h.daemon)
+			again = func() { h.down(); h.up() }
+		case 1:
+			kill(h.line)
+			again = h.attach
+		case 2:
+			f.broker.Kill()
+			again = f.broker.Again
+		case 3:
+			f.broker.Kill()
+			if err := os.RemoveAll(f.path("broker", "store")); err != nil {
+				t.Fatal(err)
+			}
+			again = f.broker.Again
+		default:
+			kill(h.line)
+			f.broker.Kill()
+			again = func() { f.broker.Again(); h.attach() }
+		}
+		sending.Wait()
+		again()
+	}
+	for i, h := range hosts {
+		h.emptied()
+		hosts[1-i].await("messages do not arrive", func() bool { return len(missing(h.sent, hosts[1-i].got)) == 0 })
+	}
+	f.judge()
+	t.Logf("seed %d: %d and %d messages", seed, len(f.a.sent), len(f.b.sent))
+}
+
+// missing are the members of all that are not in some.
+func missing(all, some []string) (list []string) {
+	there := map[string]bool{}
+	for _, one := range some {
+		there[one] = true
+	}
+	for _, one := range all {
+		if !there[one] {
+			list = append(list, one)
+		}
+	}
+	return list
+}
+
+// emptied waits until no message of this host lacks a receipt.
+func (h *branchHost) emptied() {
+	h.t.Helper()
+	ctx, cancel := context.WithTimeout(h.t.Context(), 2*patience)
+	defer cancel()
+	operator, err := client.Dial(ctx, config.OperatorPath(h.socket))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	defer operator.Close()
+	for {
+		var status fleetapi.FleetStatus
+		if err := operator.Call(ctx, "fleet.status", map[string]any{}, &status); err != nil {
+			h.t.Fatal(err)
+		}
+		waiting := 0
+		for i := range status.Hosts {
+			waiting += status.Hosts[i].Waiting
+		}
+		if waiting == 0 {
+			return
+		}
+	}
+}
