@@ -31,6 +31,29 @@ import (
 // with a virtual authenticator.
 func signed(t *testing.T) (w *world, control string, end func() (port string)) {
 	t.Helper()
+	w, control, end = served(t, false, func(dir, origin string) string {
+		other := passkeytest.New("elsewhere.localhost", "http://elsewhere.localhost:1")
+		line := fmt.Sprintf("someone %s %s\n", other.PublicKey().Type(), base64.StdEncoding.EncodeToString(other.PublicKey().Marshal()))
+		if err := os.WriteFile(filepath.Join(dir, "signers"), []byte(line), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return acme + fmt.Sprintf("approvals: {allowed_signers: %q, origins: [%q]}\n", filepath.Join(dir, "signers"), origin)
+	})
+	w.do(chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
+		if _, err := chromedp.Call(ctx, webauthn.Enable, webauthn.EnableParams{}); err != nil {
+			return err
+		}
+		_, err := chromedp.Call(ctx, webauthn.AddVirtualAuthenticator, webauthn.AddVirtualAuthenticatorParams{Options: &webauthn.VirtualAuthenticatorOptions{
+			Protocol: webauthn.AuthenticatorProtocolCtap2, Transport: webauthn.AuthenticatorTransportUsb, HasUserVerification: true, IsUserVerified: true, AutomaticPresenceSimulation: true,
+		}})
+		return err
+	}))
+	return w, control, end
+}
+
+// served is a world with the real process behind the page, which shows what waits.
+func served(t *testing.T, clicks bool, made func(dir, origin string) string) (w *world, control string, end func() (port string)) {
+	t.Helper()
 	if _, err := exec.LookPath("chromium"); err != nil {
 		t.Skip("chromium is not installed")
 	}
@@ -40,12 +63,7 @@ func signed(t *testing.T) (w *world, control string, end func() (port string)) {
 		if place, err = console.OpenPlace(t.Context(), filepath.Join(dir, "console.json")); err != nil {
 			t.Fatal(err)
 		}
-		other := passkeytest.New("elsewhere.localhost", "http://elsewhere.localhost:1")
-		line := fmt.Sprintf("someone %s %s\n", other.PublicKey().Type(), base64.StdEncoding.EncodeToString(other.PublicKey().Marshal()))
-		if err := os.WriteFile(filepath.Join(dir, "signers"), []byte(line), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return acme + fmt.Sprintf("approvals: {allowed_signers: %q, origins: [%q]}\n", filepath.Join(dir, "signers"), place.Origin())
+		return made(dir, place.Origin())
 	})
 	pages, err := place.Listen(t.Context())
 	if err != nil {
@@ -57,7 +75,7 @@ func signed(t *testing.T) (w *world, control string, end func() (port string)) {
 		t.Fatal(err)
 	}
 	process := console.New(console.Options{
-		Place: place, Runtime: w.path("run"), Passkeys: w.path("passkeys.json"), Dial: w.operator, Now: time.Now, Clicks: func() bool { return false },
+		Place: place, Runtime: w.path("run"), Passkeys: w.path("passkeys.json"), Dial: w.operator, Now: time.Now, Clicks: func() bool { return clicks },
 		Health: func(context.Context) (any, error) {
 			return []map[string]string{{"check": "socket", "health": "pass", "text": "the operator socket answers"}}, nil
 		},
@@ -83,15 +101,6 @@ func signed(t *testing.T) (w *world, control string, end func() (port string)) {
 	}
 	w.people()
 	w.browse(1280, 900, "light", "/waiting")
-	w.do(chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
-		if _, err := chromedp.Call(ctx, webauthn.Enable, webauthn.EnableParams{}); err != nil {
-			return err
-		}
-		_, err := chromedp.Call(ctx, webauthn.AddVirtualAuthenticator, webauthn.AddVirtualAuthenticatorParams{Options: &webauthn.VirtualAuthenticatorOptions{
-			Protocol: webauthn.AuthenticatorProtocolCtap2, Transport: webauthn.AuthenticatorTransportUsb, HasUserVerification: true, IsUserVerified: true, AutomaticPresenceSimulation: true,
-		}})
-		return err
-	}))
 	return w, control, end
 }
 

@@ -55,6 +55,8 @@ type world struct {
 	testing.TB
 	dir    string
 	daemon *daemon.Daemon
+	// start starts the daemon anew, after it was stopped.
+	start  func()
 	server *httptest.Server
 	// link is an address that begins a session.
 	link func() string
@@ -100,12 +102,16 @@ func beginIn(t testing.TB, made func(dir string) string) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if w.daemon, err = daemon.New(daemon.Options{Config: cfg, Getenv: func(string) string { return "" }, Version: "test", Log: zap.NewNop()}); err != nil {
-		t.Fatal(err)
+	w.start = func() {
+		t.Helper()
+		if w.daemon, err = daemon.New(daemon.Options{Config: cfg, Getenv: func(string) string { return "" }, Version: "test", Log: zap.NewNop()}); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.daemon.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if err := w.daemon.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	w.start()
 	t.Cleanup(func() {
 		if err := w.daemon.Stop(); err != nil {
 			t.Error(err)
@@ -518,7 +524,7 @@ func (w *world) until(expression string) {
 		_, err = chromedp.Run(ctx, chromedp.Poll[bool]("!!("+expression+")"))
 	}
 	if err != nil {
-		shown, _ := chromedp.Run(w.browser, chromedp.Evaluate[string](`document.body.innerText.slice(0, 2000)`))
+		shown, _ := chromedp.Run(w.browser, chromedp.Evaluate[string](`document.body.innerText.slice(-1500)`))
 		w.Fatalf("waits for %s: %v\n%s\n%s", expression, err, shown, strings.Join(w.faults, "\n"))
 	}
 }

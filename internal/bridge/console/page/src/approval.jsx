@@ -37,10 +37,10 @@ function Bounds({ offered, set }) {
   useEffect(() => { set(words.length ? { words, classification: level, maxRound: Number(round), until } : null); }, [words, level, round, until]);
   const ends = [15 * 60e3, 3600e3, 4 * 3600e3, 24 * 3600e3].filter((ms) => Date.now() + ms < offered.until);
   return <fieldset class="bounds"><legend>The rest of the exchange, within these bounds</legend>
-    <div class="checks">{offered.words.map((w) => <label><input type="checkbox" checked={words.includes(w)} onChange={(e) => setWords(e.target.checked ? offered.words.filter((x) => x === w || words.includes(x)) : words.filter((x) => x !== w))} /><Text s={w} /></label>)}</div>
+    <div class="checks">{offered.words.map((w) => <label><input type="checkbox" checked={words.includes(w)} onChange={(e) => { const on = e.currentTarget.checked; setWords((was) => offered.words.filter((x) => x === w ? on : was.includes(x))); }} /><Text s={w} /></label>)}</div>
     <div class="fields">
       <label>Highest level<select value={level} onInput={(e) => setLevel(e.target.value)}>{LEVELS.slice(0, LEVELS.indexOf(offered.classification) + 1).map((l) => <option>{l}</option>)}</select></label>
-      {offered.maxRound > 0 && <label>Last round<input type="number" min={1} max={offered.maxRound} value={round} onInput={(e) => setRound(Math.min(offered.maxRound, Math.max(1, e.target.value | 0)))} /></label>}
+      {offered.maxRound > 0 && <label>Last round<input type="number" min={1} max={offered.maxRound} value={round} onInput={(e) => setRound(Math.min(offered.maxRound, Math.max(1, e.target.value | 0)))} onChange={(e) => { e.currentTarget.value = round; }} /></label>}
       <label>Ends<select onInput={(e) => setUntil(e.target.value === "" ? offered.until : Math.min(offered.until, Date.now() + Number(e.target.value)))}>
         <option value="">{at(offered.until)}</option>{ends.map((ms) => <option value={ms}>in {span(ms)}</option>)}</select></label>
     </div>

@@ -1,0 +1,259 @@
+package page_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/go-json-experiment/json"
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/api/client"
+	"github.com/openclawos/ocipd/internal/approval/describe"
+	"github.com/openclawos/ocipd/internal/base/text"
+	"github.com/openclawos/ocipd/internal/task"
+)
+
+// team is acme with actors of tasks.
+const team = acme + `
+tasks:
+  actors:
+    - {name: lead, role: orchestrator, tenant_id: acme-corp}
+    - {name: builder, role: executor, tenant_id: acme-corp}
+    - {name: checker, role: spec_reviewer, tenant_id: acme-corp}
+    - {name: critic, role: quality_reviewer, tenant_id: acme-corp}
+    - {name: gate, role: lobster, tenant_id: acme-corp}
+  self_approval: true
+  self_review: true
+`
+
+const taskSpec = "## Goal\nInvoices as CSV.\n## Scope\n- GET /invoices.csv\n## Non-goals\n- none\n## Inputs\n- none\n## Outputs\n- out.txt\n## Acceptance criteria\n- `go test ./export` exits with 0\n## Risks\n- quotes in names\n"
+
+type object = map[string]any
+
+// actor is an actor of a task.
+func (w *world) actor(name, id string) *app {
+	w.Helper()
+	params := object{"actor": name}
+	if id != "" {
+		params["task_id"] = id
+	}
+	var granted object
+	w.ask("task.grant", params, &granted)
+	c, err := client.Dial(w.Context(), w.path("run/kernel.sock"))
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() { c.Close() })
+	a := &app{c, w}
+	a.must("task.attach", object{"token": granted["token"]})
+	return a
+}
+
+// told makes a call, and returns its result.
+func (a *app) told(method string, params any) (result object) {
+	a.w.Helper()
+	if err := a.Call(a.w.Context(), method, params, &result); err != nil {
+		a.w.Fatalf("%s: %v", method, err)
+	}
+	return result
+}
+
+// job is a task with its actors.
+type job struct {
+	w             *world
+	lead, builder *app
+	id, attempt   string
+}
+
+func (w *world) job(title string, effects ...any) *job {
+	w.Helper()
+	j := &job{w: w, lead: w.actor("lead", "")}
+	work := w.path("work")
+	if err := os.MkdirAll(work, 0o700); err != nil {
+		w.Fatal(err)
+	}
+	j.id, _ = j.lead.told("task.create", object{"title": title, "spec_markdown": taskSpec, "workspace": work, "initial_phase": "spec_review", "effects": append([]any{}, effects...)})["task_id"].(string)
+	j.review("checker", "spec")
+	j.move(task.ExecutionReady)
+	j.attempt, _ = j.lead.told("task.start_attempt", object{"task_id": j.id, "phase": "executing", "actor": "lead", "runtime": "local", "executor_kind": "builder", "worker_ref": "builder"})["attempt_id"].(string)
+	j.builder = w.actor("builder", j.id)
+	j.move(task.Executing)
+	return j
+}
+
+func (j *job) move(to task.Phase) {
+	j.w.Helper()
+	now := j.lead.told("task.get", object{"task_id": j.id})
+	j.lead.must("task.transition", object{"task_id": j.id, "from_phase": now["phase"], "to_phase": to, "actor": "lead", "actor_role": "orchestrator", "reason": "because"})
+}
+
+func (j *job) review(by, kind string) {
+	j.w.Helper()
+	params := object{"task_id": j.id, "review_type": kind, "reviewer_ref": by, "verdict": "approved", "findings": []any{}}
+	if j.attempt != "" {
+		params["attempt_id"] = j.attempt
+	}
+	j.w.actor(by, j.id).must("task.append_review", params)
+}
+
+// delivered brings the task to the approval of its effects.
+func (j *job) delivered() {
+	j.w.Helper()
+	if err := os.WriteFile(j.w.path("work/out.txt"), []byte("made"), 0o600); err != nil {
+		j.w.Fatal(err)
+	}
+	j.builder.must("task.record_artifact", object{"task_id": j.id, "attempt_id": j.attempt, "kind": "primary_output", "uri": "out.txt", "produced_by": "builder"})
+	j.builder.must("task.finish_attempt", object{"task_id": j.id, "attempt_id": j.attempt, "outcome": "succeeded"})
+	j.move(task.SpecGate)
+	j.review("checker", "spec")
+	j.move(task.QualityGate)
+	j.review("critic", "quality")
+	j.move(task.AwaitingApproval)
+}
+
+// whole fails if the page lacks a part of the terminal's description of a request, all of it unfolded.
+func (w *world) whole(id string) {
+	w.Helper()
+	var a api.Approval
+	w.ask("approval.get", object{"approvalId": id}, &a)
+	shown := describe.Show(&a, time.Now())
+	plain := func(s string) string {
+		var named strings.Builder
+		for _, r := range strings.Join(strings.Fields(s), " ") {
+			if text.Shows(r) {
+				named.WriteRune(r)
+			} else {
+				fmt.Fprintf(&named, "‹U+%04X›", r)
+			}
+		}
+		return named.String()
+	}
+	page := plain(eval[string](w, `document.querySelector(".one").textContent`))
+	for _, p := range shown.Parts {
+		if p.Kind == describe.PartTitle {
+			continue // it is the heading, in other words
+		}
+		for _, s := range []string{p.Name, p.Text} {
+			// A time goes on between the two.
+			if s = plain(s); !strings.Contains(s, `\u`) && !strings.Contains(s, ", in ") && !strings.HasSuffix(s, " ago") && !strings.Contains(page, s) {
+				w.Errorf("the page of a %s lacks %q", a.Kind, s)
+			}
+		}
+	}
+}
+
+// decides opens a request, reads it, and decides with a key of the page.
+func (w *world) decides(id, key string, steps ...chromedp.Action[chromedp.Void]) {
+	w.Helper()
+	w.open(id)
+	w.whole(id)
+	w.do(press(key))
+	w.until(`document.querySelector("dialog .actions button:last-child:not(:disabled)")`)
+	w.do(steps...)
+	if len(steps) > 0 {
+		w.until(`document.querySelector("dialog .signed")?.textContent.match(/^(note|content) sha256:/m) && document.querySelector("dialog .actions button:last-child:not(:disabled)")`)
+	}
+	w.do(click("dialog .actions button:last-child"))
+	w.until(`document.querySelector(".said") || document.querySelector("dialog .fault")`)
+	if fault := eval[string](w, `document.querySelector("dialog .fault")?.textContent ?? ""`); fault != "" {
+		w.Errorf("%s: %s", key, fault)
+	}
+}
+
+// approval is a request as it is now.
+func (w *world) approval(id string) (a api.Approval) {
+	w.Helper()
+	w.ask("approval.get", object{"approvalId": id}, &a)
+	return a
+}
+
+// TestKinds decides about more than messages to approve: a tool call, an effect approved and one sent
+// back, a message in the person's own words, and one that is resolved. The page has all of their parts,
+// the metadata unfolded among them.
+func TestKinds(t *testing.T) {
+	w := begin(t, team)
+	alice := w.people()
+	effect := func(key string) object {
+		return object{"idempotency_key": key, "side_effect_kind": "notification", "requested_action": "Tell " + key, "params": object{"to": key}}
+	}
+	j := w.job("Export invoices", effect("ops"), effect("dev"))
+	answered := make(chan object, 1)
+	go func() {
+		var got object
+		err := j.builder.Call(t.Context(), "task.ask_permission", object{"task_id": j.id, "attempt_id": j.attempt, "options": []any{}, "tool_call": object{"id": "call-1", "kind": "execute", "title": "rm -r build", "input": object{"path": "build"}}}, &got)
+		if err != nil {
+			got = object{"error": err.Error()}
+		}
+		answered <- got
+	}()
+	w.browse(1280, 900, "light", "/waiting")
+	w.until(`[...document.querySelectorAll(".list .kind")].some((e) => e.textContent === "tool call") || [...document.querySelectorAll(".list .row")].some((e) => e.textContent.includes("rm -r build"))`)
+	permission := w.waits(api.ApprovalOfPermission)
+	w.decides(permission, "a")
+	if got := <-answered; got["decision"] != "allow" {
+		t.Errorf("the tool call is answered with %v", got)
+	}
+
+	j.delivered()
+	lobster := w.actor("gate", j.id)
+	for key, press := range map[string]string{"ops": "a", "dev": "c"} {
+		id, _ := lobster.told("task.request_approval", object{"task_id": j.id, "idempotency_key": key, "requested_action": "Tell " + key, "side_effect_kind": "notification", "requested_by": "gate"})["approval_id"].(string)
+		var steps []chromedp.Action[chromedp.Void]
+		if press == "c" {
+			steps = append(steps, sets("dialog input[maxlength]", "tell all of them"))
+		}
+		w.decides(id, press, steps...)
+		want := map[string]string{"a": api.ApprovalApproved, "c": api.ApprovalRequestChanges}[press]
+		if a := w.approval(id); a.State != want || a.Kind != api.ApprovalOfEffect {
+			t.Errorf("the request about %s is a %s in state %s, want %s", key, a.Kind, a.State, want)
+		}
+	}
+
+	held := w.offers(alice)
+	w.decides(held, "t", sets("dialog textarea", "The review comes when it is done."))
+	if a := w.approval(held); a.State != api.ApprovalTakenOver || a.Decision == nil {
+		t.Errorf("the message is %s", a.State)
+	}
+
+	other := w.waits(api.ApprovalOfMessage)
+	w.decides(other, "r")
+	if a := w.approval(other); a.State != api.ApprovalResolved {
+		t.Errorf("the other message is %s", a.State)
+	}
+}
+
+// waits is the request of a kind that waits.
+func (w *world) waits(kind string) (id string) {
+	w.Helper()
+	var list api.ApprovalListResult
+	w.ask("approval.list", &api.ApprovalListParams{State: api.ApprovalPending}, &list)
+	for _, raw := range list.Approvals {
+		var a api.ApprovalSummary
+		if err := json.Unmarshal(raw, &a); err == nil && a.Kind == kind {
+			return a.ApprovalID
+		}
+	}
+	w.Fatalf("no %s waits", kind)
+	return ""
+}
+
+// TestQuestions shows what a task asks besides requests: an open circuit, with its reason, first in
+// Tasks and in Waiting. The page closes none, and has the command.
+func TestQuestions(t *testing.T) {
+	w := begin(t, team)
+	j := w.job("Export invoices")
+	j.builder.must("task.finish_attempt", object{"task_id": j.id, "attempt_id": j.attempt, "outcome": "failed", "failure_code": "crashed"})
+	j.lead.must("task.open_circuit", object{"task_id": j.id, "actor": "lead", "reason": "the miller moved", "latest_attempt_id": j.attempt})
+	w.browse(1280, 900, "light", "/waiting")
+	w.until(`document.querySelector(".question")?.textContent.includes("the miller moved")`)
+	w.visit("/tasks")
+	w.until(`document.querySelector(".questions .question") && document.querySelector(".list .row")?.textContent.includes("asks you")`)
+	w.do(click(".question"))
+	w.until(`document.querySelector(".lead .tag")?.textContent.includes("the miller moved")`)
+	if said := eval[string](w, `document.querySelector(".one").textContent`); !strings.Contains(said, "ocipd task circuit close "+j.id) {
+		t.Errorf("the task's page has no command: %q", said)
+	}
+}
