@@ -285,23 +285,7 @@ func TakeUp(ctx context.Context, reader *db.Reader, log Log, set *fold.Set, now 
 		if err := open(conn, fold.Tables(), exchanges, since.At, found); err != nil {
 			return err
 		}
-		touched := fold.NewFound()
-		since.Touched(func(t fold.Table, key []string) {
-			if t == fold.Exchanges {
-				set.Move(key)
-			}
-			if !found.Has(t, key) {
-				touched.Put(t, key, nil)
-			}
-		})
-		keys := make(map[fold.Table][][]string)
-		touched.Each(func(t fold.Table, key []string, _ fold.Row) { keys[t] = append(keys[t], key) })
-		for _, t := range fold.Tables() {
-			if err := findAll(conn, t, keys[t], found); err != nil {
-				return err
-			}
-		}
-		return nil
+		return findTouched(conn, since, set, found)
 	})
 	if err != nil {
 		return false, err
@@ -327,6 +311,27 @@ func TakeUp(ctx context.Context, reader *db.Reader, log Log, set *fold.Set, now 
 		}
 	})
 	return adopt, nil
+}
+
+// findTouched finds the rows that the records since a checkpoint have changed.
+func findTouched(conn *sqlite.Conn, since *fold.Since, set *fold.Set, found *fold.Found) error {
+	touched := fold.NewFound()
+	since.Touched(func(t fold.Table, key []string) {
+		if t == fold.Exchanges {
+			set.Move(key)
+		}
+		if !found.Has(t, key) {
+			touched.Put(t, key, nil)
+		}
+	})
+	keys := make(map[fold.Table][][]string)
+	touched.Each(func(t fold.Table, key []string, _ fold.Row) { keys[t] = append(keys[t], key) })
+	for _, t := range fold.Tables() {
+		if err := findAll(conn, t, keys[t], found); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // sinceCounted reads the records since the newest checkpoint. Adopt says that an earlier version
