@@ -348,6 +348,31 @@ func (h *branchHost) records(visit func(*audit.Entry)) {
 	}
 }
 
+// The demo runs to its end, and says how to install a broker where there is none.
+func TestFleetDemo(t *testing.T) {
+	t.Parallel()
+	// Under this name the test's program is the program, and so are those that it starts.
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(t.TempDir(), "ocipd")
+	if err := os.Symlink(self, program); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), program, "fleet", "demo")
+	cmd.Env = append(os.Environ(), "PATH=/nowhere")
+	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "install it with: go install github.com/nats-io/nats-server/v2@") {
+		t.Errorf("without a broker it says %s (%v)", out, err)
+	}
+	cmd = exec.CommandContext(t.Context(), program, "fleet", "demo")
+	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(brokertest.Program(t))+":"+os.Getenv("PATH"))
+	out, err := cmd.CombinedOutput()
+	if err != nil || strings.Count(string(out), "intact") != 2 || strings.Count(string(out), "allow,") != 3 || !strings.Contains(string(out), "tenant \"globex-inc\" is blocked") {
+		t.Errorf("the demo says (%v):\n%s", err, out)
+	}
+}
+
 // Two hosts exchange messages over a broker: directly, then with the broker killed in between, then stored
 // while one of them is away, then with the broker's store removed.
 func TestFleetOverBroker(t *testing.T) {

@@ -89,7 +89,7 @@ func named(u *unit) map[string]token.Pos {
 }
 
 // noRecords are folders whose events are those of the protocol, or of other programs.
-var noRecords = []string{"internal/bridge/acp", "internal/api/client", "internal/cli/demo", "internal/evidence/export", "internal/bridge/integrate", "internal/ipc", "internal/task/taskapi", "internal/api/wire", "internal/bridge/mcpserver", "internal/bridge/runner", "cmd/ocipd"}
+var noRecords = []string{"internal/bridge/acp", "internal/api/client", "internal/cli/demo", "internal/cli/fleetcmd", "internal/evidence/export", "internal/bridge/integrate", "internal/ipc", "internal/task/taskapi", "internal/api/wire", "internal/bridge/mcpserver", "internal/bridge/runner", "cmd/ocipd"}
 
 // TestEvents holds the table of events against the code. An event that code makes of other words
 // is found by the tests of the daemon, whose logs are held against the table too.

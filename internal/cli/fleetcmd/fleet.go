@@ -31,7 +31,7 @@ import (
 // New returns the commands about a fleet.
 func New(p *cli.Process) *cobra.Command {
 	c := cli.Group(&cobra.Command{Use: "fleet", Short: "join daemons of one tenant on several machines"})
-	c.AddCommand(newInit(p), newJoin(p), newRejoin(p), newAdd(p), newLeave(p), newStatus(p), newCarry(p), newBroker(p), newRun(p))
+	c.AddCommand(newInit(p), newJoin(p), newRejoin(p), newAdd(p), newLeave(p), newStatus(p), newCarry(p), newBroker(p), newRun(p), newDemo(p))
 	return c
 }
 
