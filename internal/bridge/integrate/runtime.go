@@ -205,8 +205,9 @@ func OnPath(getenv func(string) string, program string) string {
 	return ""
 }
 
-// versionTime bounds the command that prints a program's version.
-const versionTime = 10 * time.Second
+// versionTime bounds the command that prints a program's version. On a busy machine the first start of a
+// program in JavaScript was seen to take more than 10 seconds.
+const versionTime = 30 * time.Second
 
 // Version returns the first line that a program prints for its version, or "".
 func Version(ctx context.Context, program string) string {

@@ -104,7 +104,11 @@ func tooOld(d *Examiner, r *integrate.Runtime) error {
 	if asks, _, _, err := r.Tools(d.Gates); err != nil || !asks || program == "" {
 		return err
 	}
-	return r.Closes(integrate.Version(d.ctx, program))
+	version := integrate.Version(d.ctx, program)
+	if version == "" {
+		return nil // it was known at the integration, and the program has not answered now
+	}
+	return r.Closes(version)
 }
 
 // trial tests about which actions a runtime asks its gate, and names those that it could

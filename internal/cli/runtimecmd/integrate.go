@@ -565,7 +565,7 @@ func (s *command) listRuntime(ctx context.Context, p *integrate.Place, r *integr
 	if err != nil {
 		return nil, err
 	}
-	if old := r.Closes(one.Version); asks && program != "" && old != nil {
+	if old := r.Closes(one.Version); asks && one.Version != "" && old != nil {
 		asks, why = false, old.Error()
 	}
 	if why != "" {
