@@ -228,11 +228,12 @@ func (h *branchHost) attach() {
 	h.line = h.start(h.name, "carries over the broker", "fleet", "run", h.url, "--config", h.path(h.name+".yaml"), "--socket", h.socket)
 }
 
-// send sends a message to the other host's agent, and returns its id, "" if the daemon does not answer.
+// send sends a message to the other host's agent, in a session of this sender alone: messages that answer
+// each other would reach the limit of rounds. It returns its id, "" if the daemon does not answer.
 func (h *branchHost) send(to *branchHost, text string) string {
 	var result api.DispatchResult
 	err := h.app.Call(h.t.Context(), "message.dispatch", map[string]any{
-		"sessionKey": "agent:" + to.agent + ":main", "content": text, "metadata": map[string]any{"exchange": map[string]any{"new": true}},
+		"sessionKey": "agent:" + to.agent + ":of-" + h.agent, "content": text, "metadata": map[string]any{"exchange": map[string]any{"new": true}},
 	}, &result)
 	if err != nil {
 		if failure := api.AsError(err); failure.Code != api.ConnectionClosed {
