@@ -44,8 +44,16 @@ agents:
 `
 )
 
-// foundFleet founds a company. More is added to both configurations.
+// foundFleet founds a company and starts both daemons. More is added to both configurations.
 func foundFleet(t *testing.T, more string) *company {
+	t.Helper()
+	c := newFleet(t, more)
+	c.begin()
+	return c
+}
+
+// newFleet plots the two hosts of a company.
+func newFleet(t *testing.T, more string) *company {
 	t.Helper()
 	c := &company{t: t, a: plot(t, ""), b: plot(t, "")}
 	for i, h := range []*harness{c.a, c.b} {
@@ -54,7 +62,15 @@ func foundFleet(t *testing.T, more string) *company {
 		if err := os.WriteFile(h.path("operators"), []byte("olga "+strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key(t, "olga").PublicKey())))+"\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		c.hosts = append(c.hosts, c.keys(h, name, 1))
+	}
+	return c
+}
+
+// begin gives each host keys and the roster, and starts it.
+func (c *company) begin() {
+	c.t.Helper()
+	for i, h := range []*harness{c.a, c.b} {
+		c.hosts = append(c.hosts, c.keys(h, []string{"host-a", "host-b"}[i], 1))
 	}
 	c.agents = []roster.Agent{
 		{ID: "alice", Host: "host-a", InstanceID: "agent-alice-1", UserID: "alice", OrgUnit: "engineering", Accepts: []string{"public", "internal"}},
@@ -63,9 +79,22 @@ func foundFleet(t *testing.T, more string) *company {
 	c.publish(c.a, c.b)
 	for _, h := range []*harness{c.a, c.b} {
 		h.start()
-		t.Cleanup(h.stop)
+		c.t.Cleanup(h.stop)
 	}
-	return c
+}
+
+// waiting is how many messages to a host have no receipt.
+func (c *company) waiting(h *harness, host string) int {
+	c.t.Helper()
+	var s fleetapi.FleetStatus
+	h.operator("fleet.status", m{}, &s)
+	for i := range s.Hosts {
+		if s.Hosts[i].Host == host {
+			return s.Hosts[i].Waiting
+		}
+	}
+	c.t.Fatalf("there is no host %s: %+v", host, s)
+	return 0
 }
 
 // keys makes keys of a host, and returns its line.
