@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/base/sshsig"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/evidence/keyring"
+	"github.com/openclawos/ocipd/internal/fleet/fleetapi"
 	"github.com/openclawos/ocipd/internal/fleet/roster"
 	"github.com/openclawos/ocipd/internal/kernel"
 	"github.com/openclawos/ocipd/internal/store"
@@ -44,7 +46,7 @@ func (d rosters) fleet(cfg *config.Config) (*kernel.Fleet, error) {
 	if err := d.follows(cfg, r); err != nil {
 		return fail(err)
 	}
-	f := &kernel.Fleet{Roster: r, Name: cfg.Fleet.Host, Self: r.Host(cfg.Fleet.Host), MaxQueued: cfg.Fleet.MaxQueued}
+	f := &kernel.Fleet{Roster: r, Name: cfg.Fleet.Host, Self: r.Host(cfg.Fleet.Host), MaxQueued: cfg.Fleet.MaxQueued, Vitals: d.vitals}
 	if f.Self == nil {
 		return f, nil // it has left, or not joined yet
 	}
@@ -104,4 +106,48 @@ func (d rosters) noteRoster(cfg *config.Config) {
 	if err != nil {
 		d.log.Error("cannot note which roster of the fleet is in force", zap.Error(err))
 	}
+}
+
+// vitals is what the daemon says of itself to the other hosts.
+func (d rosters) vitals(ctx context.Context) (b fleetapi.Beat, err error) {
+	b.Version, b.Checkpoint = d.version, d.store.Checkpoint().Note
+	s, err := d.status(ctx, nil)
+	if err != nil {
+		return b, err
+	}
+	b.Held, b.OldestHeld = s.Held, s.OldestHeld
+	for _, q := range s.Queues {
+		b.Waiting += q.Waiting
+	}
+	b.Faults = faultsOf(&s)
+	return b, nil
+}
+
+// faultsOf lists what is wrong on a daemon.
+func faultsOf(s *api.Status) (faults []string) {
+	add := func(what, why string) {
+		if why != "" {
+			faults = append(faults, what+": "+why)
+		}
+	}
+	add("log", s.Audit.Fault)
+	add("log", s.Audit.Damaged)
+	if s.Store.Disk != "ok" {
+		add("disk", s.Store.Disk)
+	}
+	add("configuration", s.Config.Refusal)
+	for i := range s.Sinks {
+		add("sink "+s.Sinks[i].Name, s.Sinks[i].Error)
+	}
+	for i := range s.Witnesses {
+		w := &s.Witnesses[i]
+		add("witness "+w.Name, w.Error)
+		if w.Refused {
+			add("witness "+w.Name, "it has signed another log")
+		}
+	}
+	for i := range s.Ungated {
+		add("runtime "+s.Ungated[i].Title, "its gate does not hold")
+	}
+	return faults
 }

@@ -16,10 +16,12 @@ import (
 	"github.com/openclawos/ocipd/internal/api/client"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/evidence/keyring"
+	"github.com/openclawos/ocipd/internal/fleet/beat"
 	"github.com/openclawos/ocipd/internal/fleet/fleetapi"
 	"github.com/openclawos/ocipd/internal/fleet/frame"
 	"github.com/openclawos/ocipd/internal/fleet/roster"
 	"golang.org/x/crypto/ssh"
+	"golang.org/x/mod/sumdb/note"
 )
 
 // company is two daemons of one tenant, each with one agent, under rosters that an operator signs.
@@ -161,8 +163,27 @@ func carry(t *testing.T, h *harness) *carrier {
 	return l
 }
 
-// next returns the next frame that the daemon offers.
+// next returns the next frame that the daemon offers, beats left out.
 func (l *carrier) next() fleetapi.FleetFrame {
+	l.t.Helper()
+	for {
+		if f := l.any(); f.Kind != string(frame.Beat) {
+			return f
+		}
+	}
+}
+
+// beat returns the next beat that the daemon offers.
+func (l *carrier) beat() fleetapi.FleetFrame {
+	l.t.Helper()
+	for {
+		if f := l.any(); f.Kind == string(frame.Beat) {
+			return f
+		}
+	}
+}
+
+func (l *carrier) any() fleetapi.FleetFrame {
 	l.t.Helper()
 	raw, err := nextOf(l.t, l.stream)
 	if err != nil {
@@ -732,4 +753,90 @@ func (c *company) rejoin(host int) {
 	c.publish(c.a, c.b)
 	c.reloaded(c.a)
 	c.reloaded(c.b)
+}
+
+// Each host shows what the others say of themselves, by whichever line brings it. One whose log has
+// become smaller is named with both checkpoints, on record once, also by a daemon that has started
+// again since.
+func TestFleetBeats(t *testing.T) {
+	c := foundFleet(t, "")
+	lineA, lineB := carry(t, c.a), carry(t, c.b)
+	f := lineB.beat()
+	if r := lineA.bring(bytesOf(t, &f)); r.Receipt != nil || r.Waits || f.To != "host-a" {
+		t.Fatalf("a beat is for %s, and is answered with %+v", f.To, r)
+	}
+	ofB := func() fleetapi.FleetHost {
+		t.Helper()
+		var s fleetapi.FleetStatus
+		c.a.operator("fleet.status", m{}, &s)
+		if own := s.Hosts[0]; own.Beat == nil || own.Silent || own.Beat.Roster != c.version {
+			t.Errorf("its own host is %+v", own)
+		}
+		return s.Hosts[1]
+	}
+	h := ofB()
+	if h.Beat == nil || h.Beat.Roster != c.version || h.Silent || h.BeatAt.IsZero() || h.Shrunk != nil {
+		t.Fatalf("host-b is %+v", h)
+	}
+	at := uint64(time.Now().UnixMilli())
+	says := func(note string) {
+		t.Helper()
+		body, err := beat.Write(&fleetapi.Beat{Version: "1", Checkpoint: note, Waiting: 3, Faults: []string{"disk: refuse"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		at++
+		lineA.bring(c.sealed(1, 0, frame.Header{Kind: frame.Beat, Seq: at, ID: "beat"}, body))
+	}
+	origin, _, _ := strings.Cut(h.Beat.Checkpoint, "\n")
+	large, small := checkpoint(t, origin, 1000), checkpoint(t, origin, 999)
+	for _, b := range []string{large, ""} {
+		if says(b); ofB().Shrunk != nil {
+			t.Fatal("a log that grows is named")
+		}
+	}
+	if h := ofB(); h.Beat.Waiting != 3 || len(h.Beat.Faults) != 1 {
+		t.Errorf("host-b says %+v", h.Beat)
+	}
+	c.a.stop()
+	c.a.start()
+	lineA = carry(t, c.a)
+	says(small)
+	says(small)
+	if h := ofB(); h.Shrunk == nil || h.Shrunk.Before != large || h.Shrunk.After != small {
+		t.Errorf("a smaller log is named as %+v", h.Shrunk)
+	}
+	if got := c.a.records(audit.Filter{Like: audit.Record{Event: "peer_log_shrunk"}}); len(got) != 1 || got[0].Details["before"] != large || got[0].Details["after"] != small {
+		t.Errorf("on record is %+v", got)
+	}
+	// A beat that cannot be used is refused and counted.
+	_, err := lineA.tryBring(c.sealed(1, 0, frame.Header{Kind: frame.Beat, Seq: at + 1, ID: "beat"}, []byte("{}x")))
+	var failure *api.Error
+	if !errors.As(err, &failure) || failure.Code != api.Forbidden || ofB().Refused != 1 {
+		t.Errorf("a beat that is none: %v", err)
+	}
+	// New keys, which an operator has signed, begin anew.
+	c.rejoin(1)
+	if h := ofB(); h.Shrunk != nil || h.Beat != nil {
+		t.Errorf("with new keys host-b is %+v", h)
+	}
+	c.a.verify()
+}
+
+// checkpoint signs a checkpoint of a log.
+func checkpoint(t *testing.T, origin string, size uint64) string {
+	t.Helper()
+	secret, _, err := note.GenerateKey(rand.Reader, origin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := note.NewSigner(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := (&audit.Checkpoint{Origin: origin, Size: size}).Sign(signer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
 }

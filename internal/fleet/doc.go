@@ -6,6 +6,7 @@
 // functions: no I/O, no clock, no randomness besides that of the ciphers. Its packages may import
 // each other and those of base.
 //
+//   - beat: what each host says of itself every 15 seconds
 //   - fleetapi: the parameters and results of the methods of a fleet
 //   - frame: one sealed and signed message between two daemons
 //   - lane: the order of frames from one daemon to another: gaps, repetitions, when to send again

@@ -15,6 +15,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/base/keylock"
+	"github.com/openclawos/ocipd/internal/fleet/beat"
 	"github.com/openclawos/ocipd/internal/fleet/fleetapi"
 	"github.com/openclawos/ocipd/internal/fleet/frame"
 	"github.com/openclawos/ocipd/internal/fleet/lane"
@@ -35,6 +36,8 @@ type Fleet struct {
 	Open   *ecdh.PrivateKey
 	// MaxQueued is how many messages to one host may wait for its receipt.
 	MaxQueued int
+	// Vitals is what the daemon says of itself in its beats.
+	Vitals func(context.Context) (fleetapi.Beat, error)
 }
 
 // to names the lane to another host, and from the lane from it.
@@ -83,6 +86,9 @@ type Hosts struct {
 	heard   map[string]time.Time
 	refused map[string]uint64
 	noted   map[string]noted
+	// beats are by host and epoch, see beatsOf, and since is when the daemon began to hear them.
+	beats map[string]*beat.Host
+	since time.Time
 }
 
 type noted struct {
@@ -270,6 +276,10 @@ func (c *carrier) round(ctx context.Context) error {
 	if !next.IsZero() {
 		wait = min(wait, max(0, next.Sub(c.now())))
 	}
+	if next, err = c.beat(ctx); err != nil {
+		return err
+	}
+	wait = min(wait, max(0, next.Sub(c.now())))
 	over := time.NewTimer(wait)
 	defer over.Stop()
 	select {
@@ -291,6 +301,8 @@ type carrier struct {
 	*Hosts
 	out    api.Stream
 	offers map[string]*lane.Offers
+	// beatAt is when the next beat is due.
+	beatAt time.Time
 }
 
 // offer offers every message that is due, and returns when the next one is.
@@ -429,6 +441,13 @@ func (k *Hosts) Status(ctx context.Context, _ *api.Empty) (fleetapi.FleetStatus,
 		if one.Waiting, err = store.LanesOf(k.store).Waiting(ctx, h.Name); err != nil {
 			return s, err
 		}
+		if h.Name == f.Name {
+			own, err := f.vitals(ctx)
+			if err != nil {
+				return s, err
+			}
+			one.Beat = own
+		}
 		s.Hosts = append(s.Hosts, one)
 	}
 	k.mu.Lock()
@@ -437,6 +456,14 @@ func (k *Hosts) Status(ctx context.Context, _ *api.Empty) (fleetapi.FleetStatus,
 	for i := range s.Hosts {
 		h := &s.Hosts[i]
 		h.Heard, h.Refused = k.heard[h.Host], k.refused[h.Host]
+		if h.Host == f.Name {
+			continue
+		}
+		known := k.beats[beatsOf(h.Host, h.Epoch)]
+		h.Silent = s.Member && known.Silent(k.since, k.now())
+		if known != nil {
+			h.Beat, h.BeatAt, h.Shrunk = known.Beat, known.Heard, known.Shrunk
+		}
 	}
 	return s, nil
 }

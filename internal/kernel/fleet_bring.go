@@ -48,8 +48,11 @@ func (k *Hosts) Bring(ctx context.Context, p *fleetapi.FleetBringParams) (result
 	k.hear(from.Name, k.now())
 	// Once it is proven, it is decided, even if the carrier is gone.
 	ctx = context.WithoutCancel(ctx)
-	if read.Kind == frame.Receipt {
+	switch read.Kind {
+	case frame.Receipt:
 		return result, k.receive(ctx, f, from, read, body)
+	case frame.Beat:
+		return result, k.takeBeat(ctx, from, read, body)
 	}
 	return k.takeFrame(ctx, f, from, read, body)
 }

@@ -183,7 +183,7 @@ func New(ctx context.Context, o Options) (*Kernel, error) {
 	if err := k.newRequests(ctx); err != nil {
 		return nil, err
 	}
-	k.Hosts = &Hosts{Kernel: k}
+	k.Hosts = &Hosts{Kernel: k, since: o.Now()}
 	first, err := k.newRuleset(&o.Terms)
 	if err != nil {
 		return nil, err

@@ -627,6 +627,16 @@ export interface BackupNoteParams {
   directory: string;
 }
 
+export interface Beat {
+  version: string;
+  roster: number;
+  checkpoint?: string;
+  waiting: number;
+  held: number;
+  oldestHeld?: string;
+  faults?: string[];
+}
+
 export interface Bounds {
   /** Keywords and families of cues that a message may have. */
   words: string[];
@@ -1111,6 +1121,10 @@ export interface FleetHost {
   heard?: string;
   mailbox?: string;
   refused?: number;
+  beat?: Beat;
+  beatAt?: string;
+  silent?: boolean;
+  shrunk?: Shrunk;
 }
 
 export interface FleetStatus {
@@ -2212,6 +2226,11 @@ export interface SessionStarted {
 export interface Shared {
   source: string;
   fields: string[];
+}
+
+export interface Shrunk {
+  before: string;
+  after: string;
 }
 
 export interface ShutdownParams {

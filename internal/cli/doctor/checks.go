@@ -133,6 +133,7 @@ func examinations() []examination {
 		{"rows", (*Examiner).rows},
 		{"mirror", (*Examiner).mirror},
 		{"sinks", (*Examiner).sinks},
+		{"fleet", fleet},
 		{"witnesses", (*Examiner).witnesses},
 		{"index", (*Examiner).index},
 		{"gates", (*Examiner).gates},

@@ -9,6 +9,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"slices"
@@ -246,8 +247,12 @@ to have signed the roster.`,
 func newStatus(s *cli.Process) *cobra.Command {
 	asJSON := false
 	c := &cobra.Command{
-		Use:     "status",
-		Short:   "show the hosts of the fleet, and what waits for them",
+		Use:   "status",
+		Short: "show the hosts of the fleet, and what waits for them",
+		Long: `Show the hosts of the fleet: what waits for each, and what its newest beat says.
+Every host sends the others a beat every 15 seconds. A host is marked as SILENT
+after a minute without one, and with LOG if it has shown a checkpoint of its log
+that contradicts an earlier one.`,
 		Example: "  ocipd fleet status",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -295,8 +300,38 @@ func show(s *cli.Process, st *fleetapi.FleetStatus) error {
 		if _, err := fmt.Fprintf(s.Stdout, "%s: %s\n  %s\n", term.Printable(h.Host), term.Printable(agents), strings.Join(parts, "; ")); err != nil {
 			return err
 		}
+		if err := showBeat(s, h); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// showBeat prints what a host says of itself, and what is wrong with that.
+func showBeat(s *cli.Process, h *fleetapi.FleetHost) error {
+	var b strings.Builder
+	if said := h.Beat; said != nil {
+		fmt.Fprintf(&b, "  ocipd %s, roster version %d; %s in its queues, %s for people\n",
+			term.Printable(said.Version), said.Roster, term.Count(said.Waiting, "message"), term.Count(said.Held, "request"))
+		for _, fault := range said.Faults {
+			fmt.Fprintf(&b, "  FAULT %s\n", term.Printable(fault))
+		}
+	}
+	if h.Silent && h.BeatAt.IsZero() {
+		fmt.Fprintln(&b, "  SILENT no beat has come since the start of this daemon")
+	} else if h.Silent {
+		fmt.Fprintf(&b, "  SILENT the last beat came %s\n", h.BeatAt.Local().Format(time.DateTime))
+	}
+	if h.Shrunk != nil {
+		fmt.Fprintln(&b, "  LOG its log has become smaller, or is another: no log has both of these checkpoints")
+		for _, note := range []string{h.Shrunk.Before, h.Shrunk.After} {
+			for line := range strings.Lines(note) {
+				fmt.Fprintf(&b, "    %s\n", term.Printable(strings.TrimSuffix(line, "\n")))
+			}
+		}
+	}
+	_, err := io.WriteString(s.Stdout, b.String())
+	return err
 }
 
 func newCarry(s *cli.Process) *cobra.Command {

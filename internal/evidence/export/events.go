@@ -152,6 +152,7 @@ var readings = map[string]reading{
 	"security frame_refused":           {kind: kindRefused, severity: high},
 	"security frame_walled":            {kind: kindRefused, severity: high},
 	"security lane_rolled_back":        {kind: kindRefused, severity: high, alone: true},
+	"security peer_log_shrunk":         {kind: kindRefused, severity: high, alone: true},
 	"security binding_refused":         {kind: kindRefused, severity: high},
 	"security call_signed":             {kind: kindDone},
 	"security sending_paused":          {kind: kindDone, severity: high, alert: true},

@@ -15,7 +15,7 @@ type FleetFrame struct {
 	To string `json:"to"`
 	// ToEpoch is the epoch of that host's keys.
 	ToEpoch int `json:"toEpoch"`
-	// Kind is msg, void or rcpt, and Seq the number in the lane.
+	// Kind is msg, void, rcpt or beat, and Seq the number in the lane; of a beat, its time.
 	Kind string `json:"kind"`
 	Seq  uint64 `json:"seq"`
 	// Frame is in base64.
@@ -28,7 +28,7 @@ type FleetBringParams struct {
 }
 
 // FleetBringResult has the receipt for a message, to be carried back to its sender. It is absent for
-// a receipt, and for a message that waits for the ones before it.
+// a receipt and a beat, and for a message that waits for the ones before it.
 type FleetBringResult struct {
 	Receipt *FleetFrame `json:"receipt,omitempty"`
 	// Waits is set if messages before this one are missing: the next of the lane is Next.
@@ -80,4 +80,35 @@ type FleetHost struct {
 	Mailbox string `json:"mailbox,omitzero"`
 	// Refused counts frames under its name that were dropped since the start.
 	Refused uint64 `json:"refused,omitzero"`
+	// Beat is the newest beat of the host, and BeatAt when it came; absent if none came since the
+	// start. For the daemon's own host, Beat is as of now.
+	Beat   *Beat     `json:"beat,omitempty"`
+	BeatAt time.Time `json:"beatAt,omitzero"`
+	// Silent is set if no beat came for a minute.
+	Silent bool `json:"silent,omitzero"`
+	// Shrunk is set if the host has shown a checkpoint of its log that is smaller than an earlier one.
+	Shrunk *Shrunk `json:"shrunk,omitempty"`
+}
+
+// Beat is what a host says of itself every 15 seconds.
+type Beat struct {
+	// Version is the version of its program, and Roster that of its roster.
+	Version string `json:"version"`
+	Roster  int    `json:"roster"`
+	// Checkpoint is the newest signed checkpoint of its log, absent without one.
+	Checkpoint string `json:"checkpoint,omitzero"`
+	// Waiting is how many messages wait in its queues, Held how many requests wait for people, and
+	// OldestHeld since when the oldest of them does.
+	Waiting    int       `json:"waiting"`
+	Held       int       `json:"held"`
+	OldestHeld time.Time `json:"oldestHeld,omitzero"`
+	// Faults are what is wrong on it.
+	Faults []string `json:"faults,omitempty"`
+}
+
+// Shrunk are two signed checkpoints of a host that no log has both: After came later, and is smaller
+// than Before, has another root, or is of another log.
+type Shrunk struct {
+	Before string `json:"before"`
+	After  string `json:"after"`
 }

@@ -55,12 +55,13 @@ const (
 // Kind says what a frame is.
 type Kind string
 
-// A frame carries a message, the receiver's receipt, or the news that a message is void: its sender
-// has withdrawn it, and it only takes its place in the lane.
+// A frame carries a message, the receiver's receipt, the news that a message is void (its sender has
+// withdrawn it, and it only takes its place in the lane), or a beat: see internal/fleet/beat.
 const (
 	Message Kind = "msg"
 	Receipt Kind = "rcpt"
 	Void    Kind = "void"
+	Beat    Kind = "beat"
 )
 
 // Header is the part of a frame that its carrier can read.
@@ -76,7 +77,7 @@ type Header struct {
 	To        string `json:"to"`
 	ToEpoch   int    `json:"to_epoch"`
 	// Seq is the number in the lane, from 1: for a receipt, in the lane of the message, which runs
-	// the other way.
+	// the other way. For a beat it is its time in milliseconds.
 	Seq uint64 `json:"seq"`
 	// ID is the dispatchId of the message, in the form of [IDOf]: 1 to 128 letters, digits and . _ : -
 	// of ASCII.
@@ -102,8 +103,8 @@ const (
 // IsHost reports whether a text can be the name of a host: 1 to 63 small letters, digits and -.
 func IsHost(name string) bool { return hostForm.MatchString(name) }
 
-// isLine reports whether a text has at most that many bytes and no control characters.
-func isLine(s string, limit int) bool {
+// IsLine reports whether a text has at most that many bytes and no control characters.
+func IsLine(s string, limit int) bool {
 	return len(s) <= limit && !strings.ContainsFunc(s, unicode.IsControl)
 }
 
@@ -112,9 +113,9 @@ func (h *Header) check() error {
 	switch {
 	case h.Version != 1:
 		return fmt.Errorf("v: want 1, got %d", h.Version)
-	case h.Kind != Message && h.Kind != Receipt && h.Kind != Void:
-		return errors.New("kind: want msg, rcpt or void")
-	case h.Tenant == "" || !isLine(h.Tenant, maxTenant):
+	case h.Kind != Message && h.Kind != Receipt && h.Kind != Void && h.Kind != Beat:
+		return errors.New("kind: want msg, rcpt, void or beat")
+	case h.Tenant == "" || !IsLine(h.Tenant, maxTenant):
 		return fmt.Errorf("tenant: want 1 to %d bytes without control characters", maxTenant)
 	case !IsHost(h.From):
 		return errors.New("from: want the name of a host, of 1 to 63 small letters, digits and -")
@@ -265,13 +266,16 @@ func (o *Outcome) Write() ([]byte, error) { return json.Marshal(o, json.Determin
 
 // Reason makes a text into the reason of a receipt: at most 1024 bytes of UTF-8, with a space for
 // each control character.
-func Reason(s string) string {
+func Reason(s string) string { return Line(s, maxReason) }
+
+// Line makes a text into one for [IsLine], with a space for each control character.
+func Line(s string, limit int) string {
 	return text.Clip(strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
 			return ' '
 		}
 		return r
-	}, s), maxReason)
+	}, s), limit)
 }
 
 // ReadOutcome reads the body of a receipt. Its sender may be lying: the error names the member that
@@ -290,7 +294,7 @@ func ReadOutcome(body []byte) (o Outcome, err error) {
 		return o, errors.New("record: want the number of a record")
 	case !codeForm.MatchString(o.Code):
 		return o, errors.New("code: want at most 64 capital letters, digits and _")
-	case !isLine(o.Reason, maxReason):
+	case !IsLine(o.Reason, maxReason):
 		return o, fmt.Errorf("reason: want at most %d bytes without control characters", maxReason)
 	case !logForm.MatchString(o.Log):
 		return o, errors.New("log: want at most 256 printable characters of ASCII")

@@ -608,6 +608,19 @@ class BackupNoteParams(TypedDict):
     directory: str
 
 
+class _Beat(TypedDict):
+    version: str
+    roster: int
+    waiting: int
+    held: int
+
+
+class Beat(_Beat, total=False):
+    checkpoint: str
+    oldestHeld: str
+    faults: List[str]
+
+
 class _Bounds(TypedDict):
     # Keywords and families of cues that a message may have.
     words: List[str]
@@ -1102,6 +1115,10 @@ class FleetHost(_FleetHost, total=False):
     heard: str
     mailbox: str
     refused: int
+    beat: 'Beat'
+    beatAt: str
+    silent: bool
+    shrunk: 'Shrunk'
 
 
 class FleetStatus(TypedDict):
@@ -1855,6 +1872,11 @@ class SessionStarted(TypedDict):
 class Shared(TypedDict):
     source: str
     fields: List[str]
+
+
+class Shrunk(TypedDict):
+    before: str
+    after: str
 
 
 class ShutdownParams(TypedDict, total=False):
