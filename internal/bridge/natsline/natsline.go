@@ -40,11 +40,15 @@ func stored(to, from, slot string) string { return "m." + to + "." + from + "." 
 func answers(own string) string           { return "_I." + own }
 func nextOf(own string) string            { return "$JS.API.CONSUMER.MSG.NEXT." + stream + "." + own }
 
-// slot is the slot of a frame in the stream.
+// slot is the slot of a frame in the stream. Beats have one of their own, so that those to a host
+// that is away take no message's.
 func slot(kind frame.Kind, seq uint64) string {
 	s := strconv.FormatUint(seq%lane.Window, 10)
-	if kind == frame.Receipt {
+	switch kind {
+	case frame.Receipt:
 		return "r" + s
+	case frame.Beat:
+		return "b"
 	}
 	return s
 }

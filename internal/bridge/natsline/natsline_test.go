@@ -336,7 +336,7 @@ func TestOldBroker(t *testing.T) {
 // A message, and the news that it is void, share a slot; a receipt has another.
 func TestSlots(t *testing.T) {
 	t.Parallel()
-	for want, f := range map[string]frame.Header{"1": {Kind: frame.Message, Seq: 65}, "r1": {Kind: frame.Receipt, Seq: 1}, "0": {Kind: frame.Void, Seq: 128}} {
+	for want, f := range map[string]frame.Header{"1": {Kind: frame.Message, Seq: 65}, "r1": {Kind: frame.Receipt, Seq: 1}, "0": {Kind: frame.Void, Seq: 128}, "b": {Kind: frame.Beat, Seq: 129}} {
 		if got := slot(f.Kind, f.Seq); got != want {
 			t.Errorf("slot of %s %d is %s, want %s", f.Kind, f.Seq, got, want)
 		}
