@@ -96,7 +96,7 @@ func chaos(t *testing.T, seed uint64, steps int) {
 			})
 		}
 		h := hosts[random.IntN(2)]
-		again := func() {}
+		var again func()
 		switch random.IntN(5) {
 		case 0:
 			kill(h.daemon)

@@ -164,7 +164,7 @@ func tellApp(k *ruleset, change *store.Change, told *outbox.Delivery, payload an
 	if err != nil {
 		return fmt.Errorf("cannot encode an event: %w", err)
 	}
-	err = told.CloseEvent(k.keys, told.Event.Tenant, event)
+	err = told.CloseEvent(k.keys, told.Tenant, event)
 	if change.Records[0].DeliveredDigest = told.Digest(); err != nil {
 		return k.recordable(err)
 	}

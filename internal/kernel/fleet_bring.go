@@ -53,6 +53,7 @@ func (k *Hosts) Bring(ctx context.Context, p *fleetapi.FleetBringParams) (result
 		return result, k.receive(ctx, f, from, read, body)
 	case frame.Beat:
 		return result, k.takeBeat(ctx, from, read, body)
+	case frame.Message, frame.Void:
 	}
 	return k.takeFrame(ctx, f, from, read, body)
 }

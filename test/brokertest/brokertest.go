@@ -125,7 +125,7 @@ func Pretend(tb testing.TB, version string) string {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(func() { l.Close() })
+	tb.Cleanup(func() { _ = l.Close() })
 	go func() {
 		for {
 			c, err := l.Accept()
@@ -167,7 +167,7 @@ func Observe(tb testing.TB, address, subject string) <-chan string {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(func() { c.Close() })
+	tb.Cleanup(func() { _ = c.Close() })
 	fmt.Fprintf(c, "CONNECT {\"user\":\"observer\",\"pass\":\"observer\",\"verbose\":false}\r\nSUB %s 1\r\nPING\r\n", subject)
 	seen, ready := make(chan string, 100_000), make(chan struct{})
 	go func() {

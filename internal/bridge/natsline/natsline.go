@@ -49,6 +49,7 @@ func slot(kind frame.Kind, seq uint64) string {
 		return "r" + s
 	case frame.Beat:
 		return "b"
+	case frame.Message, frame.Void:
 	}
 	return s
 }

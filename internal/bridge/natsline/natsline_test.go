@@ -137,7 +137,7 @@ func (g *guest) ask(subject string, data []byte) (*nats.Msg, error) {
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	defer sub.Unsubscribe() //nolint:errcheck // the test is over if the connection is
+	defer sub.Unsubscribe()
 	if err := g.nc.PublishRequest(subject, inbox, data); err != nil {
 		g.t.Fatal(err)
 	}

@@ -64,7 +64,7 @@ func TestBounds(t *testing.T) {
 	if len(list.Grants) != 1 {
 		t.Fatalf("%d grants: %s", len(list.Grants), eval[string](w, `document.body.innerText`))
 	}
-	if g := list.Grants[0]; len(g.Words) != 1 || g.Words[0] != word || string(g.Classification) != "public" {
+	if g := list.Grants[0]; len(g.Words) != 1 || g.Words[0] != word || g.Classification != "public" {
 		t.Errorf("approved beforehand is %+v, and the person chose %s, public", g, word)
 	}
 	var a api.Approval
