@@ -108,7 +108,7 @@ func (d rosters) noteRoster(cfg *config.Config) {
 	}
 }
 
-// vitals is what the daemon says of itself to the other hosts.
+// vitals returns the content of a beat to the other hosts.
 func (d rosters) vitals(ctx context.Context) (b fleetapi.Beat, err error) {
 	b.Version, b.Checkpoint = d.version, d.store.Checkpoint().Note
 	s, err := d.status(ctx, nil)

@@ -36,7 +36,7 @@ type Fleet struct {
 	Open   *ecdh.PrivateKey
 	// MaxQueued is how many messages to one host may wait for its receipt.
 	MaxQueued int
-	// Vitals is what the daemon says of itself in its beats.
+	// Vitals returns the content of the daemon's next beat.
 	Vitals func(context.Context) (fleetapi.Beat, error)
 }
 
@@ -75,7 +75,7 @@ func (f *Fleet) seal(h *frame.Header, body []byte, to *roster.Host) (*fleetapi.F
 // Hosts is the traffic of a kernel with other hosts. Its own state is in memory.
 type Hosts struct {
 	*Kernel
-	// lanes serializes what is taken from a lane, and what enters or ends in one.
+	// lanes serializes the entry, the arrival and the end of messages in each lane.
 	lanes keylock.Locks
 
 	mu sync.Mutex

@@ -87,8 +87,8 @@ func (k *Kernel) GrantAdd(ctx context.Context, who api.Peer, p *api.GrantAddPara
 	return k.grants.Add(context.WithoutCancel(ctx), who, p, rules.directory, rules.decider, rules.cfg.Approvers, to)
 }
 
-// preApproved reports whether the log has a pre-approval of an id. The row of one that has ended can be
-// deleted by whoever can write the database, and its signature, which is on record, brought again.
+// preApproved reports whether the log has a pre-approval of an id. A program that can write the database
+// can delete the row of one that has ended, and use its signature, which is on record, again.
 func preApproved(ctx context.Context, k *Kernel, id string) (bool, error) {
 	f := audit.Filter{Like: audit.Record{ActionType: audit.ActionApproval, Event: grants.Made}}
 	for before := uint64(0); ; {

@@ -57,8 +57,8 @@ func ParseWebhook(given string) (w Webhook, err error) {
 	return w, nil
 }
 
-// isOf reports whether the webhook is one of a calling peer. What is decided for a session must not
-// reach another one.
+// isOf reports whether the webhook is one of a calling peer. A notification is decided for one session,
+// and must not reach another one.
 func (w *Webhook) isOf(session string) bool {
 	peer := strings.TrimPrefix(session, Channel+":")
 	if w.Peer != "" {

@@ -173,8 +173,8 @@ func (c *Console) report(ctx context.Context, e consoleapi.ConsoleReportParams) 
 	}
 }
 
-// keyOf returns the key that a request claims to have, and the end of its session: that of a link,
-// where a session begins, and that of a session elsewhere.
+// keyOf returns the key that a request claims to have, and the end of its session. A request that begins
+// a session has the key of a link, and every other one that of its session.
 func (c *Console) keyOf(r *http.Request, of claim) (key string, ends time.Time, ok bool) {
 	if r.URL.Path == begins {
 		key, ok = c.links.find(of.key)

@@ -34,7 +34,7 @@ func gooseConfig(p *Place) string {
 }
 
 // gooseMembers are the members of an extension that a command starts, or that an address reaches. Goose
-// leaves out members that it does not know; what a later version makes of them is not known.
+// ignores members that it does not know, but a later version may use them.
 var gooseMembers = []string{"type", "name", "description", "display_name", "bundled", "enabled", "timeout", "available_tools", "cmd", "args", "envs", "env_keys", "cwd", "uri", "headers", "version"}
 
 // readGoose finds the extensions that are servers. Goose leaves out an entry that it cannot read.
@@ -104,7 +104,7 @@ func (y *yamlFile) gooseServer(name string, n *yaml.Node) (e entry) {
 	return e
 }
 
-// gooseCommand says where the command of an extension is, and how it is written.
+// gooseCommand finds the position and the form of an extension's command.
 func (y *yamlFile) gooseCommand(e *entry, n, args *yaml.Node) (err error) {
 	if len(e.others) > 0 && strings.HasPrefix(e.others[0], "a reference") {
 		return errYAML
@@ -123,7 +123,7 @@ func (y *yamlFile) gooseCommand(e *entry, n, args *yaml.Node) (err error) {
 			return err
 		}
 		if !list.flow {
-			// What is behind the colon, since an empty list cannot stand where the first element does.
+			// All text after the colon, since an empty list cannot stand in the place of the first element.
 			key, err := y.span(n.Content[memberYAML(n, "args")])
 			if err != nil {
 				return err
@@ -150,7 +150,7 @@ func (y *yamlFile) gooseCommand(e *entry, n, args *yaml.Node) (err error) {
 type yamlList struct {
 	y    *yamlFile
 	flow bool
-	// head is the text before the first element of a list of lines, whose elements are indented by in.
+	// head is the text before the first element of a list of lines, and in the indent of the elements.
 	head, in string
 	from     int
 	// items are the positions of the elements, the first with its dash, and texts their values.

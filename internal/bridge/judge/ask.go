@@ -55,8 +55,8 @@ const format = `{"type":"json_schema","json_schema":{"name":"opinion","strict":t
 var errElsewhere = errors.New("the server is on another machine, and ocip.judge.elsewhere is not set")
 
 // transport reaches servers directly: no proxy of the environment sees the text. Without elsewhere,
-// it connects to the loopback alone, whatever a name resolves to, and to programs of this user and
-// of root.
+// it connects only to the loopback, also if a name resolves to another address, and only to programs
+// of this user and of root.
 func (s *Server) transport() *http.Transport {
 	d := &net.Dialer{}
 	dial := d.DialContext

@@ -22,7 +22,7 @@ import (
 type arrival struct {
 	frame []byte
 	done  func(receipt *fleetapi.FleetFrame)
-	// tried is called once the daemon was asked, whatever it said; nil for nothing.
+	// tried, unless it is nil, is called after the daemon's answer, also if that is an error.
 	tried func()
 }
 

@@ -97,8 +97,8 @@ func (d *Examiner) gate(r *integrate.Runtime) Diagnosis {
 	return passed("%s: a canary was refused, see record %d%s", r.Title, record.Seq, d.trial(r))
 }
 
-// tooOld returns an error if a runtime whose gate is asked about calls of tools has a version, since the
-// integration, whose gate is not known to hold.
+// tooOld returns an error if a runtime asks about calls of tools, and its present version is older than
+// those with a gate that is known to hold.
 func tooOld(d *Examiner, r *integrate.Runtime) error {
 	program := r.Installed(d.Gates)
 	if asks, _, _, err := r.Tools(d.Gates); err != nil || !asks || program == "" {

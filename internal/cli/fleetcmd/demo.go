@@ -62,7 +62,7 @@ type demo struct {
 	*cli.Process
 	ctx         context.Context
 	dir, server string
-	// address is where the broker listens.
+	// address is the broker's.
 	address    string
 	processes  []*exec.Cmd
 	daemons    map[string]*exec.Cmd

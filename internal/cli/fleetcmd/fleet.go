@@ -64,7 +64,7 @@ func publish(ctx context.Context, s *cli.Process, file, key, tenant string, vers
 	if err != nil {
 		return err
 	}
-	// What nobody could read is not signed.
+	// The operator signs nothing that no daemon could read.
 	if _, err := roster.Sign(lines, "unsigned"); err != nil {
 		return fmt.Errorf("cannot make the roster: %w", err)
 	}
@@ -307,7 +307,7 @@ func show(s *cli.Process, st *fleetapi.FleetStatus) error {
 	return nil
 }
 
-// showBeat prints what a host says of itself, and what is wrong with that.
+// showBeat prints a host's newest beat, and its faults.
 func showBeat(s *cli.Process, h *fleetapi.FleetHost) error {
 	var b strings.Builder
 	if said := h.Beat; said != nil {

@@ -1,4 +1,5 @@
-// Package beat has the rules for beats: what each host of a fleet says of itself every 15 seconds.
+// Package beat has the rules for beats: the reports about itself that each host of a fleet sends
+// every 15 seconds.
 //
 // A beat is the body of a frame, so that its host has signed it and only its receiver reads it. The
 // frame's number is the time of the beat in milliseconds. The receiver keeps the newest beat of each
@@ -81,7 +82,7 @@ func Read(body []byte) (b fleetapi.Beat, err error) {
 	return b, nil
 }
 
-// Host is what is known of the beats of one host. The zero value knows nothing.
+// Host has the newest beat of one host and its largest checkpoint. The zero value has neither.
 type Host struct {
 	seq uint64
 	// Heard is when the newest beat came, zero for never, and Beat is that one.

@@ -90,7 +90,7 @@ type FleetHost struct {
 	Shrunk *Shrunk `json:"shrunk,omitempty"`
 }
 
-// Beat is what a host says of itself every 15 seconds.
+// Beat is the report about itself that a host sends every 15 seconds.
 type Beat struct {
 	// Version is the version of its program, and Roster that of its roster.
 	Version string `json:"version"`
