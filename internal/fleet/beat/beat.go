@@ -27,8 +27,9 @@ const (
 	Every = 15 * time.Second
 	// SilentAfter is how long a host may say nothing before it is silent.
 	SilentAfter = time.Minute
-	// TooOld is the age from which a beat says nothing: a carrier may have kept it.
-	TooOld = 5 * time.Minute
+	// TooFar is the time from now, in the past or the future, beyond which a beat counts for nothing: a
+	// carrier may have kept it, or the clock of its host is wrong.
+	TooFar = 5 * time.Minute
 )
 
 const (
@@ -94,10 +95,10 @@ type Host struct {
 	Shrunk *fleetapi.Shrunk
 }
 
-// Take takes a beat with the number of its frame, unless it is not newer than the one before or too
-// old. Shrunk is set if its checkpoint is the first that contradicts the largest one.
+// Take takes a beat with the number of its frame, unless it is not newer than the one before or is of
+// another time. Shrunk is set if its checkpoint is the first that contradicts the largest one.
 func (h *Host) Take(seq uint64, b *fleetapi.Beat, now time.Time) (shrunk bool) {
-	if seq <= h.seq || now.Sub(time.UnixMilli(int64(seq))) > TooOld {
+	if seq <= h.seq || now.Sub(time.UnixMilli(int64(seq))).Abs() > TooFar {
 		return false
 	}
 	h.seq, h.Heard, h.Beat = seq, now, b

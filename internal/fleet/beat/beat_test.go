@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"fmt"
+	"math"
 	"reflect"
 	"strings"
 	"testing"
@@ -86,9 +87,15 @@ func TestSilent(t *testing.T) {
 		t.Error("a repeated beat is a sign of life")
 	}
 	kept := seq()
-	now = now.Add(TooOld + time.Millisecond)
+	now = now.Add(TooFar + time.Millisecond)
 	if h.Take(kept, new(fleetapi.Beat), now); !h.Silent(since, now) {
 		t.Error("a kept beat is a sign of life")
+	}
+	ahead := seq() + uint64((TooFar + time.Millisecond).Milliseconds())
+	for _, far := range []uint64{ahead, math.MaxInt64, math.MaxUint64} {
+		if h.Take(far, new(fleetapi.Beat), now); !h.Silent(since, now) {
+			t.Errorf("a beat of %d ms in the future is a sign of life", far)
+		}
 	}
 	if h.Take(seq(), new(fleetapi.Beat), now); h.Silent(since, now) {
 		t.Error("it is silent after a new beat")
