@@ -89,6 +89,8 @@ type Hosts struct {
 	// beats are by host and epoch, see beatsOf, and since is when the daemon began to hear them.
 	beats map[string]*beat.Host
 	since time.Time
+	// beating serializes this host's beats over all carriers: a later one has no smaller checkpoint.
+	beating sync.Mutex
 }
 
 type noted struct {
@@ -116,7 +118,7 @@ func (k *Hosts) ring() {
 	}
 }
 
-// hear notes a proven frame of a host.
+// hear notes that a host has said something new. A frame that a carrier has repeated is no sign of life.
 func (k *Hosts) hear(host string, at time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -38,7 +38,7 @@ func (c *carrier) beat(ctx context.Context) (next time.Time, err error) {
 	if f == nil || f.Self == nil {
 		return c.beatAt, nil
 	}
-	said, err := f.vitals(ctx)
+	now, said, err := c.says(ctx, f)
 	if err != nil {
 		// A database that cannot be read ends no carrier.
 		said.Faults = append(said.Faults, "status: "+err.Error())
@@ -63,6 +63,15 @@ func (c *carrier) beat(ctx context.Context) (next time.Time, err error) {
 	return c.beatAt, nil
 }
 
+// says returns the content of a beat, and its time.
+func (k *Hosts) says(ctx context.Context, f *Fleet) (now time.Time, said *fleetapi.Beat, err error) {
+	k.beating.Lock()
+	defer k.beating.Unlock()
+	now = k.now()
+	said, err = f.vitals(ctx)
+	return now, said, err
+}
+
 // largestOf is the database key of the largest checkpoint that a host has shown.
 func largestOf(key string) string { return "fleet-checkpoint/" + key }
 
@@ -84,7 +93,7 @@ func (k *Hosts) takeBeat(ctx context.Context, from *roster.Host, read *frame.Fra
 	change := &store.Change{Drains: true}
 	if now.Most != known.Most {
 		// A daemon that starts again compares with it.
-		change.Add(store.Meta{Key: largestOf(key), Value: []byte(now.Most)})
+		change.Add(store.Meta{Key: largestOf(key), Value: now.Kept()})
 	}
 	if shrunk {
 		change.Records = append(change.Records, &audit.Record{
@@ -97,6 +106,9 @@ func (k *Hosts) takeBeat(ctx context.Context, from *roster.Host, read *frame.Fra
 		if _, err := k.commit(change); err != nil {
 			return err
 		}
+	}
+	if now.Heard != known.Heard {
+		k.hear(from.Name, now.Heard)
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -115,9 +127,9 @@ func (k *Hosts) beatsKnown(ctx context.Context, key string) (*beat.Host, error) 
 	if known != nil {
 		return known, nil
 	}
-	most, err := k.store.Meta(ctx, largestOf(key))
+	kept, err := k.store.Meta(ctx, largestOf(key))
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, err
 	}
-	return &beat.Host{Most: string(most)}, nil
+	return beat.Known(kept, k.now()), nil
 }

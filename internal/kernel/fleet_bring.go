@@ -45,7 +45,6 @@ func (k *Hosts) Bring(ctx context.Context, p *fleetapi.FleetBringParams) (result
 	if err != nil {
 		return result, err
 	}
-	k.hear(from.Name, k.now())
 	// Once it is proven, it is decided, even if the carrier is gone.
 	ctx = context.WithoutCancel(ctx)
 	switch read.Kind {
@@ -122,8 +121,12 @@ func (k *Hosts) takeFrame(ctx context.Context, f *Fleet, from *roster.Host, read
 	case lane.Wait:
 		return fleetapi.FleetBringResult{Waits: true, Next: last + 1}, nil
 	case lane.Behind:
-		reason := fmt.Sprintf("number %d of the lane was taken for another message, or is forgotten: the state of host %s was put back from a copy", read.Seq, from.Name)
-		seq, err := k.noteRefusal(from.Name, "lane_rolled_back", frame.RolledBack, reason, &read.Header)
+		event, reason := "lane_rolled_back", fmt.Sprintf("number %d of the lane was taken for another message, or is forgotten: the state of host %s was put back from a copy", read.Seq, from.Name)
+		if known == nil && !read.Expires.IsZero() && k.now().After(read.Expires.Add(keepReceipts)) {
+			// Its receipt is forgotten. Any carrier may have kept it, so it says nothing about its host.
+			event, reason = "frame_refused", fmt.Sprintf("the message under number %d of the lane has expired, and so has the receipt of that number", read.Seq)
+		}
+		seq, err := k.noteRefusal(from.Name, event, frame.RolledBack, reason, &read.Header)
 		if err != nil {
 			return result, err
 		}
@@ -132,6 +135,7 @@ func (k *Hosts) takeFrame(ctx context.Context, f *Fleet, from *roster.Host, read
 		if known, err = k.takeNext(ctx, from, read, body, name, known); err != nil {
 			return result, err
 		}
+		k.hear(from.Name, k.now())
 	case lane.Repeat:
 	}
 	result.Receipt, err = k.receiptFor(ctx, f, from, read, known)
@@ -263,7 +267,9 @@ func (k *Hosts) receive(ctx context.Context, f *Fleet, from *roster.Host, read *
 	if err != nil {
 		return err
 	}
-	if row.Message.DispatchID != read.ID {
+	if row.Message.DispatchID == read.ID {
+		k.hear(from.Name, k.now())
+	} else {
 		return api.Errorf(api.Conflict, "the receipt is for another message than number %d of the lane", read.Seq)
 	}
 	if said.Code == frame.RolledBack {

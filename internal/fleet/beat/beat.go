@@ -113,6 +113,21 @@ func (h *Host) Take(seq uint64, b *fleetapi.Beat, now time.Time) (shrunk bool) {
 	return shrunk
 }
 
+// Kept is what outlives the receiver's process: the largest checkpoint, and the number of its beat. A carrier
+// may repeat an earlier beat afterwards, whose checkpoint is smaller.
+func (h *Host) Kept() []byte { return fmt.Appendf(nil, "%d\n%s", h.seq, h.Most) }
+
+// Known reads what [Host.Kept] has written. A number from far ahead came while the clock was wrong, and counts
+// for nothing: no beat would be newer.
+func Known(kept []byte, now time.Time) *Host {
+	number, most, _ := strings.Cut(string(kept), "\n")
+	seq, err := strconv.ParseUint(number, 10, 64)
+	if err != nil || time.UnixMilli(int64(seq)).Sub(now) > TooFar {
+		seq = 0
+	}
+	return &Host{seq: seq, Most: most}
+}
+
 // Silent reports whether the host has said nothing for too long. Since is when this daemon began to
 // listen.
 func (h *Host) Silent(since, now time.Time) bool {

@@ -125,3 +125,28 @@ func TestShrunk(t *testing.T) {
 		}
 	}
 }
+
+// A daemon that has started again takes no beat from before the one with the largest checkpoint: a carrier
+// may repeat it, and its smaller checkpoint says nothing about its host.
+func TestKept(t *testing.T) {
+	at := time.UnixMilli(1_000_000)
+	before := new(Host)
+	before.Take(uint64(at.UnixMilli()), &fleetapi.Beat{Checkpoint: signed(t, "log", 9, 1)}, at)
+	h := Known(before.Kept(), at)
+	if h.Most != before.Most {
+		t.Errorf("the largest checkpoint is %q", h.Most)
+	}
+	if h.Take(uint64(at.UnixMilli())-1, &fleetapi.Beat{Checkpoint: signed(t, "log", 8, 1)}, at) || h.Shrunk != nil || !h.Heard.IsZero() {
+		t.Errorf("an earlier beat is taken: %+v", h)
+	}
+	if !h.Take(uint64(at.UnixMilli())+1, &fleetapi.Beat{Checkpoint: signed(t, "log", 8, 1)}, at) {
+		t.Error("a later beat with a smaller checkpoint says nothing")
+	}
+	// The clock was wrong when the beat came.
+	if h := Known(before.Kept(), at.Add(-TooFar-time.Millisecond)); h.seq != 0 || h.Most != before.Most {
+		t.Errorf("a beat from far ahead is %+v", h)
+	}
+	if h := Known(nil, at); h.seq != 0 || h.Most != "" {
+		t.Errorf("nothing kept is %+v", h)
+	}
+}
