@@ -9,7 +9,10 @@ import (
 
 // fleet examines the other hosts of the fleet, as the running daemon sees them.
 func fleet(e *Examiner) []Diagnosis {
-	if e.live == nil || e.cfg.Fleet.Roster == "" {
+	if e.cfg.Fleet.Roster == "" {
+		return []Diagnosis{passed("this host is in no fleet")}
+	}
+	if e.live == nil {
 		return nil
 	}
 	var st fleetapi.FleetStatus
