@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"hash/crc32"
+	"math"
 	"slices"
 	"strings"
 
@@ -228,7 +229,8 @@ func (d *decided) arguments(t *toolmap.Tool) (all []toolmap.Member, rewritten bo
 	content := d.Content.Inspect()
 	length := -len(between)
 	for _, p := range d.call.Parts {
-		if p.Bytes < 0 || p.Bytes > len(content) {
+		// The content can be shorter than its parts were: an interceptor may have rewritten it.
+		if p.Bytes < 0 || p.Bytes > math.MaxInt32 {
 			return nil, false, toolmap.Unclear("the argument %s has a length that no text has", p.Name)
 		}
 		length += p.Bytes + len(between)
