@@ -33,6 +33,8 @@ type sender struct {
 	queue chan *arrival
 	// early are the frames that wait for others before them, by number.
 	early map[uint64]*arrival
+	// held is the size of those, and queued of the frames in the queue.
+	held, queued int
 }
 
 // queued is how many frames of a host wait for the daemon: those of a window, each sent directly and
@@ -52,20 +54,44 @@ func (l *line) queue(ctx context.Context, name string) *sender {
 	return s
 }
 
+// share is the part of a bound for one queue, of which each host has two. It has room for one frame at
+// least. The caller has locked the line.
+func (l *line) share(bound int) int { return max(maxPayload, bound/max(1, 2*len(l.hosts))) }
+
 // put queues a frame, or drops it if too many wait: it comes again.
 func (s *sender) put(a *arrival) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.queued+len(a.frame) > s.share(maxQueued) {
+		return
+	}
 	select {
 	case s.queue <- a:
+		s.queued += len(a.frame)
 	default:
 	}
 }
 
 // wait queues a frame as soon as there is room.
 func (s *sender) wait(a *arrival) {
+	s.mu.Lock()
+	for s.queued > 0 && s.queued+len(a.frame) > s.share(maxQueued) && s.ctx.Err() == nil {
+		s.room.Wait()
+	}
+	s.queued += len(a.frame)
+	s.mu.Unlock()
 	select {
 	case s.queue <- a:
 	case <-s.ctx.Done():
 	}
+}
+
+// leaves counts a frame that has left its queue.
+func (s *sender) leaves(a *arrival) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.queued -= len(a.frame)
+	s.room.Broadcast()
 }
 
 func (s *sender) run() {
@@ -74,6 +100,7 @@ func (s *sender) run() {
 		case <-s.ctx.Done():
 			return
 		case first := <-s.queue:
+			s.leaves(first)
 			for a := first; a != nil; {
 				var err error
 				if a, err = s.bring(a); err != nil {
@@ -140,7 +167,7 @@ func (s *sender) hold(seq uint64, a *arrival) {
 	s.turn(seq)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.early) < lane.Window && s.held+len(a.frame) <= maxHeld {
+	if len(s.early) < lane.Window && s.held+len(a.frame) <= s.share(maxHeld) {
 		s.early[seq] = a
 		s.held += len(a.frame)
 	}
@@ -165,10 +192,14 @@ const (
 )
 
 // drain takes what lies in the stream already, and returns once the daemon has it. So the daemon offers
-// nothing whose receipt is there: such a repetition would fill the slot of the next message.
+// nothing whose receipt is there: such a repetition would fill the slot of the next message. It takes as much
+// as the slots of all hosts hold, and no more: a host that goes on storing would keep it here.
 func (l *line) drain(ctx context.Context) error {
 	var tried sync.WaitGroup
-	for n := 1; ; n++ {
+	l.mu.Lock()
+	pulls := (len(l.hosts)*len(slots())+pullBatch-1)/pullBatch + 1
+	l.mu.Unlock()
+	for n := range pulls {
 		status, err := l.pull(ctx, fmt.Sprint("d", n), fmt.Appendf(nil, `{"batch":%d,"no_wait":true}`, pullBatch), &tried)
 		if err != nil {
 			return err
@@ -183,9 +214,10 @@ func (l *line) drain(ctx context.Context) error {
 			return err
 		}
 		if status != "" {
-			return nil
+			break
 		}
 	}
+	return nil
 }
 
 // pulls takes frames out of the stream, again and again. A pull that the broker refuses is made again
@@ -214,31 +246,38 @@ func (l *line) pulls(ctx context.Context) error {
 // pull makes one pull, and returns the status that ended it, "" if it brought all frames that it may.
 // Tried counts the frames that the daemon was not asked about yet.
 func (l *line) pull(ctx context.Context, n string, body []byte, tried *sync.WaitGroup) (status string, err error) {
-	inbox := answers(l.own) + ".q." + l.session + "." + n
-	sub, err := l.nc.SubscribeSync(inbox)
+	inbox := answers(l.own) + ".q." + l.secret + "." + n
+	// A broker that loses the consumer meanwhile may give no answer at all.
+	bounded, cancel := context.WithTimeout(ctx, pullTime+connectWait)
+	defer cancel()
+	came := make(chan *nats.Msg)
+	sub, err := l.nc.Subscribe(inbox, func(m *nats.Msg) {
+		select {
+		case came <- m:
+		case <-bounded.Done():
+		}
+	})
 	if err != nil {
 		return "", fmt.Errorf("cannot pull at the broker: %w", err)
 	}
 	defer sub.Unsubscribe() //nolint:errcheck // the connection may have ended
+	if err := sub.SetPendingLimits(-1, pullBatch*maxPayload); err != nil {
+		return "", fmt.Errorf("cannot pull at the broker: %w", err)
+	}
 	if err := l.nc.PublishRequest(nextOf(l.own), inbox, body); err != nil {
 		return "", fmt.Errorf("cannot pull at the broker: %w", err)
 	}
-	// A broker that loses the consumer meanwhile may give no answer at all.
-	bounded, cancel := context.WithTimeout(ctx, pullTime+connectWait)
-	defer cancel()
 	for range pullBatch {
-		m, err := sub.NextMsgWithContext(bounded)
-		switch {
-		case ctx.Err() != nil:
+		var m *nats.Msg
+		select {
+		case m = <-came:
+		case <-l.ended:
+			return "", errLost
+		case <-bounded.Done():
 			return "", ctx.Err()
-		case bounded.Err() != nil:
-			return "", nil
-		case errors.Is(err, nats.ErrNoResponders):
-			return statusNobody, nil
-		case err != nil:
-			return "", fmt.Errorf("cannot pull at the broker: %w", err)
 		}
-		if status := m.Header.Get(statusHeader); status != "" {
+		// A frame has a subject of its own. Its sender may give it the header of a status as well.
+		if status := m.Header.Get(statusHeader); status != "" && m.Subject == inbox {
 			return status, nil
 		}
 		l.pulled(ctx, m, tried)

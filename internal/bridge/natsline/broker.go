@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -46,6 +47,9 @@ jetstream { store_dir: %s, sync_interval: "1s" }
 		fmt.Fprintf(&t, "tls { cert_file: %s, key_file: %s }\n", quote(b.Cert), quote(b.Key))
 	}
 	t.WriteString("accounts {\n")
+	if err := distinct(tenants); err != nil {
+		return "", err
+	}
 	for i := range tenants {
 		if err := tenants[i].write(&t); err != nil {
 			return "", err
@@ -53,6 +57,30 @@ jetstream { store_dir: %s, sync_interval: "1s" }
 	}
 	t.WriteString("}\n")
 	return t.String(), nil
+}
+
+// distinct refuses a key that logs in for two hosts, or for a host and an administrator: the broker would
+// take one of them into the other's account, or not start. The keys are public, so that a host can copy
+// one of another tenant.
+func distinct(tenants []Tenant) error {
+	owners := map[string]string{}
+	for i := range tenants {
+		r := tenants[i].Roster
+		keys := map[string][]byte{"the administrator": tenants[i].Admin.Public().(ed25519.PublicKey)}
+		for j := range r.Hosts {
+			if r.Hosts[j].Line != nil {
+				keys["host "+r.Hosts[j].Name] = r.Hosts[j].Line
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(keys)) {
+			owner := name + " of " + r.Tenant
+			if before := owners[string(keys[name])]; before != "" {
+				return fmt.Errorf("%s and %s log in with the same key: one of them needs another (fleet-line.key)", before, owner)
+			}
+			owners[string(keys[name])] = owner
+		}
+	}
+	return nil
 }
 
 // maxPayload is a frame with the headers of the broker.
@@ -142,12 +170,20 @@ type streamConfig struct {
 
 // wantedStream is the stream that a keeper makes.
 func wantedStream() *streamConfig {
+	subjects := slots()
+	for i, slot := range subjects {
+		subjects[i] = stored("*", "*", slot)
+	}
 	return &streamConfig{
-		Name: stream, Subjects: []string{stored("*", "*", "*")}, Retention: "workqueue", Discard: "new", DiscardNewPerSubject: true,
-		MaxMsgsPerSubject: 1, MaxConsumers: 2 * roster.MaxHosts, MaxMsgs: -1, MaxBytes: -1, MaxAge: int64(72 * time.Hour), Storage: "file", Replicas: 1,
+		Name: stream, Subjects: subjects, Retention: "workqueue", Discard: "new", DiscardNewPerSubject: true,
+		MaxMsgsPerSubject: 1, MaxConsumers: 2 * roster.MaxHosts, MaxMsgs: -1, MaxBytes: maxStored, MaxAge: int64(72 * time.Hour), Storage: "file", Replicas: 1,
 		Duplicates: int64(100 * time.Millisecond), DenyDelete: true, DenyPurge: true,
 	}
 }
+
+// maxStored bounds the stream of a tenant, in bytes. A host may store for mailboxes that nobody has: it
+// fills no disk. The broker refuses a stream with a bound that its disk has no room for.
+const maxStored = 1 << 30
 
 // consumerConfig is the consumer of a host. It is in the broker's memory: a file for each would be
 // written at every acknowledgement.
@@ -364,7 +400,7 @@ func (a *admin) consumers(ctx context.Context) (names []string, err error) {
 			return nil, err
 		}
 		names = append(names, page.Consumers...)
-		if len(page.Consumers) < consumersATime || len(names) >= page.Total {
+		if len(page.Consumers) < consumersATime || len(names) >= min(page.Total, 4*roster.MaxHosts) {
 			return names, nil
 		}
 	}

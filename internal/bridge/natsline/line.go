@@ -52,7 +52,7 @@ func Run(ctx context.Context, o Options) error {
 			said = ""
 		}
 		if why := fmt.Sprint(err); why != said {
-			o.Say("nothing is carried: %s", why)
+			o.Say("nothing is carried: %.*s", maxText, why)
 			said = why
 		}
 		if !again.wait(ctx) {
@@ -69,9 +69,10 @@ type line struct {
 	daemon *client.Client
 	frames *client.Stream
 	nc     *nats.Conn
+	ended  <-chan struct{}
 	own    string
-	// session is in the reply subjects of this connection.
-	session string
+	// session is in the reply subjects of requests, and secret in those that no other host gets to know.
+	session, secret string
 	// lost takes the first error that ends the connection.
 	lost chan error
 
@@ -79,29 +80,32 @@ type line struct {
 	// hosts are the mailboxes of the other hosts by name, and senders the queues by mailbox.
 	hosts   map[string]string
 	senders map[string]*sender
-	// sent are the requests without an answer, by their number, and bytes is the size of their frames.
-	sent   map[string]*request
-	number uint64
-	room   *sync.Cond
-	bytes  int
-	// held is the size of the frames that wait for ones before them.
-	held int
-	said map[string]bool
+	// sent are the requests without an answer, by names that nobody else can guess, and bytes is the size of their frames.
+	sent  map[string]*request
+	room  *sync.Cond
+	bytes int
+	said  map[string]bool
 }
 
-// maxSent bounds the frames that wait for an answer, and maxHeld those that wait for frames before
-// them, in bytes.
+// maxSent bounds the frames that wait for an answer, maxHeld those that wait for frames before them, and
+// maxQueued those that wait for the daemon, in bytes. Of the last two each host has an equal share.
 const (
-	maxSent = 16 << 20
-	maxHeld = 16 << 20
+	maxSent   = 16 << 20
+	maxHeld   = 16 << 20
+	maxQueued = 16 << 20
 )
+
+// maxPending bounds, in bytes, what the client of a subscription keeps of a broker that sends too much.
+const maxPending = 16 << 20
+
+var errLost = errors.New("the connection to the broker was lost")
 
 // carry carries frames until one connection ends. Carried is set once all are open.
 func carry(ctx context.Context, o *Options) (carried bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	l := &line{
-		Options: o, own: (&roster.Host{Line: o.Key.Public().(ed25519.PublicKey)}).Mailbox(), session: rand.Text(), lost: make(chan error, 1), hosts: map[string]string{}, senders: map[string]*sender{}, sent: map[string]*request{}, said: map[string]bool{},
+		Options: o, own: (&roster.Host{Line: o.Key.Public().(ed25519.PublicKey)}).Mailbox(), session: rand.Text(), secret: rand.Text(), lost: make(chan error, 1), hosts: map[string]string{}, senders: map[string]*sender{}, sent: map[string]*request{}, said: map[string]bool{},
 	}
 	l.room = sync.NewCond(&l.mu)
 	if l.daemon, err = o.Dial(ctx); err != nil {
@@ -120,18 +124,22 @@ func carry(ctx context.Context, o *Options) (carried bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	l.nc = nc
+	l.nc, l.ended = nc, ended
 	defer nc.Close()
 	group, ctx := errgroup.WithContext(ctx)
+	// Whoever waits for room wakes up.
+	defer context.AfterFunc(ctx, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.room.Broadcast()
+	})()
 	if err := l.listen(ctx); err != nil {
 		return false, err
 	}
 	if l.frames, err = attached.Stream(ctx, "fleet.attach", &fleetapi.FleetAttachParams{}); err != nil {
 		return false, err
 	}
-	o.Say("carries over the broker at %s, of version %s", o.Broker, nc.ConnectedServerVersion())
-	// A pump that waits for room wakes up.
-	defer context.AfterFunc(ctx, l.room.Broadcast)()
+	o.Say("carries over the broker at %s, of version %.64s", o.Broker, nc.ConnectedServerVersion())
 	group.Go(func() error { return l.pump(ctx) })
 	group.Go(func() error { return l.pulls(ctx) })
 	group.Go(func() error { return l.keepLearning(ctx) })
@@ -142,7 +150,7 @@ func carry(ctx context.Context, o *Options) (carried bool, err error) {
 		case err := <-l.lost:
 			return err
 		case <-ended:
-			return fmt.Errorf("the connection to the broker at %s was lost", o.Broker)
+			return errLost
 		}
 	})
 	return true, group.Wait()
@@ -153,9 +161,13 @@ func (l *line) listen(ctx context.Context) error {
 	for subject, handle := range map[string]nats.MsgHandler{
 		direct(l.own, "*"):                          func(m *nats.Msg) { l.requested(ctx, m) },
 		answers(l.own) + ".d." + l.session + ".*.*": func(m *nats.Msg) { l.answered(ctx, m) },
-		answers(l.own) + ".p." + l.session + ".*":   l.published,
+		answers(l.own) + ".p." + l.secret + ".*":    l.published,
 	} {
-		if _, err := l.nc.Subscribe(subject, handle); err != nil {
+		sub, err := l.nc.Subscribe(subject, handle)
+		if err == nil {
+			err = sub.SetPendingLimits(-1, maxPending)
+		}
+		if err != nil {
 			return fmt.Errorf("cannot subscribe at the broker: %w", err)
 		}
 	}
@@ -170,13 +182,26 @@ func (l *line) listen(ctx context.Context) error {
 func (l *line) say(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	l.mu.Lock()
-	before := l.said[text] || len(l.said) > 1000
-	l.said[text] = true
+	n := len(l.said)
+	say := n < maxSaid && !l.said[text]
+	if say {
+		l.said[text] = true
+	}
 	l.mu.Unlock()
-	if !before {
-		l.Say("%s", text)
+	if !say {
+		return
+	}
+	l.Say("%.*s", maxText, text)
+	if n == maxSaid-1 {
+		l.Say("nothing more is said about this connection to the broker")
 	}
 }
+
+// maxSaid and maxText bound what is said in one connection: a broker, or another host, makes texts up.
+const (
+	maxSaid = 100
+	maxText = 1000
+)
 
 // end ends the connection with an error.
 func (l *line) end(err error) {
@@ -295,8 +320,8 @@ func (l *line) send(ctx context.Context, r *request) error {
 	for l.bytes > maxSent && ctx.Err() == nil {
 		l.room.Wait()
 	}
-	l.number++
-	id := fmt.Sprint(l.number)
+	// A host that has had a request knows the session. It could answer in another's place with a number.
+	id := rand.Text()
 	l.sent[id] = r
 	l.bytes += len(r.frame)
 	r.silence = time.AfterFunc(silent, func() { l.store(l.take(id)) })
@@ -336,7 +361,7 @@ func (l *line) store(r *request) {
 	if r == nil {
 		return
 	}
-	if err := l.nc.PublishRequest(stored(r.to, l.own, r.slot), answers(l.own)+".p."+l.session+"."+r.slot, r.frame); err != nil {
+	if err := l.nc.PublishRequest(stored(r.to, l.own, r.slot), answers(l.own)+".p."+l.secret+"."+r.slot, r.frame); err != nil {
 		l.end(fmt.Errorf("cannot store at the broker: %w", err))
 	}
 }
@@ -363,7 +388,8 @@ func (l *line) published(m *nats.Msg) {
 // requested takes a frame that another host has sent directly.
 func (l *line) requested(ctx context.Context, m *nats.Msg) {
 	from := lastToken(m.Subject)
-	if m.Reply == "" || !l.knows(from) {
+	// A host may have its own answers alone: with another reply subject it would write there by this host.
+	if !strings.HasPrefix(m.Reply, answers(from)+".") || !l.knows(from) {
 		return
 	}
 	l.queue(ctx, from).put(&arrival{frame: m.Data, done: func(receipt *fleetapi.FleetFrame) {

@@ -54,6 +54,15 @@ func slot(kind frame.Kind, seq uint64) string {
 	return s
 }
 
+// slots are all slots of a pair of hosts.
+func slots() []string {
+	all := []string{slot(frame.Beat, 0)}
+	for seq := range uint64(lane.Window) {
+		all = append(all, slot(frame.Message, seq), slot(frame.Receipt, seq))
+	}
+	return all
+}
+
 // PublicKey is the public half of the key of a line, as configurations of brokers have it.
 func PublicKey(key ed25519.PublicKey) (string, error) {
 	text, err := nkeys.Encode(nkeys.PrefixByteUser, key)

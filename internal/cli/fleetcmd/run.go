@@ -31,6 +31,9 @@ the broker stores up to 64 of them, and the others wait at this daemon.`,
 			if err != nil {
 				return err
 			}
+			if err := boundMemory(); err != nil {
+				return err
+			}
 			key, err := keyring.ReadLine(config.KeysPath(cfg, config.DatabasePath(cfg, s.Getenv)))
 			if err != nil {
 				return err
