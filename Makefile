@@ -43,10 +43,10 @@ ALONE := bench/detection test/archtest internal/audit internal/ocip/media intern
 WHOLE := bench/fault cmd/ocipd examples integrations internal/bridge/console/page internal/daemon internal/evidence/index sdk
 # Tests of many cases like each other, of which the detector sees a few, and tests that kill
 # a daemon many times, or have many processes at it: `make test-long` runs them.
-SWEEPS := TestAttacks|TestCanaryOf.*|TestEditedRowsAreFoundAtTheStart|TestEditedTaskIsFoundAtTheStart|TestEveryColumnIsHeldToTheLog|TestEveryTextIsText|TestFaults|TestHundredThousandContacts|TestLargeDirectoryOnRecord|TestManyFaultsTakeNoLonger|TestNoEditLetsAnythingThrough|TestPlantedFiles
+SWEEPS := TestAttacks|TestCanaryOf.*|TestConsoleWaysIn|TestDamagedTilesAreMadeAgain|TestEditedRowsAreFoundAtTheStart|TestEditedTaskIsFoundAtTheStart|TestEveryColumnIsHeldToTheLog|TestEveryTextIsText|TestFaults|TestHundredThousandContacts|TestKilledAtAnyMoment|TestLargeDirectoryOnRecord|TestManyFaultsTakeNoLonger|TestNoEditLetsAnythingThrough|TestOldRowsAreFoundAtTheStart|TestPlantedFiles|TestRemovedIsGone
 KILLS := TestACPRunOutlivesTheDaemon|TestApprovalsAreLinearizable|TestConfigReloadsUnderLoad|TestEffectsAreLinearizable|TestFleetChaos|TestFleetNeverBothThere|TestHostileClients|TestKilledRoundsAreLinearizable|TestKillUnderLoad|TestKillWhileDeciding|TestManyProcessesOneWinner|TestMCPMessagesOverKills|TestPanicInACommit|TestRedeemOverKills|TestReloadSurvivesKill|TestRoundsAreLinearizable|TestRunnerKilled|TestTaskRunIsKilled
 # The packages that have sweeps.
-SWEPT := bench/fault cmd/ocipd internal/bridge/console/page internal/config internal/daemon internal/evidence/configlog internal/store internal/task/taskstore
+SWEPT := bench/fault cmd/ocipd internal/bridge/console internal/bridge/console/page internal/config internal/daemon internal/evidence/configlog internal/evidence/mirror internal/store internal/task/taskstore
 # Runs tests, and prints what failed and the slowest ones.
 REPORT := | $(GO) run -buildvcs=false ./test/report
 # Whether the race detector can be linked: it needs a C compiler and its headers.
