@@ -102,7 +102,7 @@ func (c *company) waiting(h *harness, host string) int {
 // keys makes keys of a host, and returns its line.
 func (c *company) keys(h *harness, name string, epoch int) roster.Host {
 	c.t.Helper()
-	keys, err := keyring.AddFleet(h.path("state/keys"), rand.Reader)
+	keys, err := keyring.AddFleet(h.path("state/keys"), rand.Reader, nil)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -339,7 +339,7 @@ func (c *company) outcome(r fleetapi.FleetBringResult) frame.Outcome {
 func TestFleetDropsWhatProvesNothing(t *testing.T) {
 	c := foundFleet(t, "")
 	line := carry(t, c.b)
-	other, err := keyring.AddFleet(c.a.path("other"), rand.Reader)
+	other, err := keyring.AddFleet(c.a.path("other"), rand.Reader, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -168,10 +168,14 @@ func join(s *cli.Process, name string, anew bool) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
+	var inForce ed25519.PublicKey
+	if r := cfg.Fleet.Members(); r != nil && r.Host(name) != nil {
+		inForce = r.Host(name).Sign
+	}
 	var keys *keyring.Fleet
 	if len(all) > 0 && !anew {
 		keys = all[len(all)-1]
-	} else if keys, err = keyring.AddFleet(dir, rand.Reader); err != nil {
+	} else if keys, err = keyring.AddFleet(dir, rand.Reader, inForce); err != nil {
 		return err
 	}
 	h := roster.Host{Name: name, Epoch: 1}
@@ -182,7 +186,7 @@ func join(s *cli.Process, name string, anew bool) error {
 	}
 	h.Line = line.Public().(ed25519.PublicKey)
 	if r := cfg.Fleet.Members(); r != nil && r.Host(name) != nil {
-		if h.Epoch = r.Host(name).Epoch; !bytes.Equal(r.Host(name).Sign, h.Sign) {
+		if h.Epoch = r.Host(name).Epoch; !bytes.Equal(inForce, h.Sign) {
 			h.Epoch++
 		}
 	}

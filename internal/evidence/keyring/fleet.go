@@ -8,10 +8,14 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"slices"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
+
+// maxPairs is how many pairs of keys a host keeps.
+const maxPairs = 16
 
 // fleetFile holds the keys of this host in its fleet.
 const fleetFile = "fleet.json"
@@ -33,8 +37,9 @@ type storedPair struct {
 }
 
 // AddFleet makes a further pair of keys of this host, durably. It comes into force with the roster
-// that has it; until then the one before it stays. Only the two newest are kept.
-func AddFleet(dir string, random io.Reader) (*Fleet, error) {
+// that has it; until then the one in force stays, of which inForce is the public key that signs, nil for
+// none. Pairs before that one are removed, and later ones are kept: an operator may still sign any of them.
+func AddFleet(dir string, random io.Reader, inForce ed25519.PublicKey) (*Fleet, error) {
 	if err := prepare(dir, fleetFile); err != nil {
 		return nil, err
 	}
@@ -47,8 +52,16 @@ func AddFleet(dir string, random io.Reader) (*Fleet, error) {
 		return nil, fmt.Errorf("cannot make the keys of this host: %w", err)
 	}
 	made := storedPair{Sign: seeds[:ed25519.SeedSize], Seal: seeds[ed25519.SeedSize:]}
-	keys := append(stored.Keys, made)
-	stored.Keys = keys[max(0, len(keys)-2):]
+	if used := slices.IndexFunc(stored.Keys, func(p storedPair) bool {
+		keys, err := p.keys()
+		return err == nil && inForce.Equal(keys.Sign.Public())
+	}); used > 0 {
+		stored.Keys = stored.Keys[used:]
+	}
+	if stored.Keys = append(stored.Keys, made); len(stored.Keys) > maxPairs {
+		// The first may be in force.
+		stored.Keys = slices.Delete(stored.Keys, 1, 1+len(stored.Keys)-maxPairs)
+	}
 	text, err := json.Marshal(&stored, json.Deterministic(true), jsontext.WithIndent("  "))
 	if err != nil {
 		return nil, fmt.Errorf("cannot encode the keys of this host: %w", err)
