@@ -53,7 +53,8 @@ func (f *branch) see(stored <-chan string, what string, count int, receipts bool
 	for seen := map[string]bool{}; len(seen) < count; {
 		select {
 		case subject := <-stored:
-			if strings.Contains(subject, ".r") == receipts {
+			slot := subject[strings.LastIndexByte(subject, '.')+1:]
+			if slot != "b" && strings.HasPrefix(slot, "r") == receipts { // b is that of beats
 				seen[subject] = true
 			}
 		case <-ctx.Done():
