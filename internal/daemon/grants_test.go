@@ -1,6 +1,7 @@
 package daemon_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,6 +13,8 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/ocip"
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
 )
 
 // patient is acme with exchanges that last some rounds.
@@ -360,27 +363,54 @@ func TestStandingGrant(t *testing.T) {
 	}
 }
 
-// Attack: somebody without a key deletes the row of a pre-approval that was revoked or used up, and
-// brings its signature again, which is on record. The log has the pre-approval, and so the id is used.
+// Attack: somebody without a key deletes the row of a pre-approval that was revoked or used up, has the
+// search index find nothing, and brings its signature again, which is on record. The log has the
+// pre-approval, and so the id is used.
 func TestSignatureOfAPreApprovalCountsOnce(t *testing.T) {
 	h := guarded(t, patient, rego(true, "ok"), listed(t, "carol", ""))
 	person := h.operates()
 	p := standingGrant(t, "g-1", 3, nil)
 	person.must("grant.add", p, nil)
 	person.must("grant.revoke", m{"grantId": "g-1"}, nil)
+	made := h.records(audit.Filter{Like: audit.Record{Event: "grant_made"}})[0].Seq
+	waitFor(t, "the index has the record", func() bool {
+		var s api.Status
+		person.must("kernel.status", m{}, &s)
+		return s.Audit.Indexed >= made
+	})
 	h.stop()
 	h.fillLog()
 	h.editRows("DELETE FROM commitment_grants")
+	h.blindIndex()
 	h.start()
 	person = h.operates()
 	if list := h.grants(true); len(list) != 0 {
 		t.Fatalf("the row is there: %+v", list)
+	}
+	if found := h.records(audit.Filter{Like: audit.Record{Event: "grant_made"}}); len(found) != 0 {
+		t.Fatalf("the index finds %d records", len(found))
 	}
 	if e := person.refuse(api.Conflict, "grant.add", p); !strings.Contains(e.Message, `there is, or was, a pre-approval "g-1"`) {
 		t.Errorf("refused with %v", e)
 	}
 	person.must("grant.add", standingGrant(t, "g-2", 3, nil), nil)
 	h.verify()
+}
+
+// blindIndex has the search index of a stopped daemon find none of its records, in a way that it does
+// not notice.
+func (h *harness) blindIndex() {
+	h.t.Helper()
+	conn, err := sqlite.OpenConn(h.path("state/ocipd.index.db"), sqlite.OpenReadWrite)
+	if err == nil {
+		err = errors.Join(sqlitex.ExecuteScript(conn, `
+INSERT INTO terms_0(terms_0) VALUES ('delete-all');
+WITH RECURSIVE n(seq, last) AS (SELECT 1, max(last) FROM ranges UNION ALL SELECT seq + 1, last FROM n WHERE seq < last)
+INSERT INTO terms_0(rowid, terms) SELECT seq, 'w0' FROM n;`, nil), conn.Close())
+	}
+	if err != nil {
+		h.t.Fatal(err)
+	}
 }
 
 // Without required signatures there are no standing grants.

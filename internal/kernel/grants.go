@@ -2,7 +2,6 @@ package kernel
 
 import (
 	"context"
-	"errors"
 	"strings"
 
 	"github.com/openclawos/ocipd/internal/api"
@@ -89,25 +88,13 @@ func (k *Kernel) GrantAdd(ctx context.Context, who api.Peer, p *api.GrantAddPara
 
 // preApproved reports whether the log has a pre-approval of an id. A program that can write the database
 // can delete the row of one that has ended, and use its signature, which is on record, again.
-func preApproved(ctx context.Context, k *Kernel, id string) (bool, error) {
-	f := audit.Filter{Like: audit.Record{ActionType: audit.ActionApproval, Event: grants.Made}}
-	for before := uint64(0); ; {
-		lines, next, err := k.search.Query(ctx, f, before, api.MaxPage)
-		if err != nil {
-			return false, err
-		}
-		for _, line := range lines {
-			e, err := k.store.WrittenAs(ctx, line)
-			switch {
-			case errors.Is(err, store.ErrNotFound): // older than the seals of records
-			case err != nil, e.Details["grantId"] == id:
-				return err == nil, err
-			}
-		}
-		if before = next; next == 0 {
-			return false, nil
-		}
-	}
+func preApproved(ctx context.Context, k *Kernel, id string) (made bool, err error) {
+	like := &audit.Record{ActionType: audit.ActionApproval, Event: grants.Made}
+	err = store.EachWritten(ctx, k.store, like, func(e *audit.Entry) bool {
+		made = e.Details["grantId"] == id
+		return !made
+	})
+	return made, err
 }
 
 // GrantRevoke revokes a grant.

@@ -71,6 +71,35 @@ func (s *Store) WrittenAs(ctx context.Context, line []byte) (audit.Entry, error)
 	return rows[0], nil
 }
 
+// searched is the size of the pages that are read to find a record.
+const searched = 200
+
+// EachWritten calls visit with the records like another one that the daemon has written, newest first,
+// until it returns false. A record that is older than the seals of records is left out. It reads the
+// log itself: a process that can write the search index can make it find nothing.
+func EachWritten(ctx context.Context, s *Store, like *audit.Record, visit func(*audit.Entry) (more bool)) error {
+	f := audit.Filter{Like: *like}
+	for before := uint64(0); ; {
+		lines, next, err := s.Query(ctx, f, 0, before, searched)
+		if err != nil {
+			return err
+		}
+		for _, line := range lines {
+			e, err := s.WrittenAs(ctx, line)
+			switch {
+			case errors.Is(err, ErrNotFound):
+			case err != nil:
+				return err
+			case !visit(&e):
+				return nil
+			}
+		}
+		if before = next; next == 0 {
+			return nil
+		}
+	}
+}
+
 // written reads the records that decisions depend on, and is the only function that does: some from
 // a number on, up to the first that is older than the seals of records.
 func (s *Store) written(ctx context.Context, seq uint64, limit int) (found []audit.Entry, err error) {
