@@ -446,7 +446,11 @@ func (d *Daemon) recordStart(ctx context.Context) error {
 	if err := d.sealedRows(ctx, c); err != nil {
 		return err
 	}
-	if err := d.noteWitnesses(ctx, c); err != nil {
+	known, err := witnessesOnRecord(ctx, d)
+	if err == nil {
+		err = d.noteWitnesses(ctx, c, known...)
+	}
+	if err != nil {
 		return err
 	}
 	if _, err := d.store.Commit(c); err != nil {

@@ -21,6 +21,9 @@ import (
 // rosterName is the database key of the newest roster that was in force: its tenant, version and digest.
 const rosterName = "fleet-roster"
 
+// newestRoster is the name of the same in the log, see [store.Newest].
+const newestRoster = "roster"
+
 // rosters checks the rosters of a daemon's fleet.
 type rosters struct{ *Daemon }
 
@@ -81,16 +84,26 @@ func (d rosters) follows(cfg *config.Config, r *roster.Roster) error {
 	return nil
 }
 
-// newestRoster reads the newest roster that was in force, version 0 for none.
+// newestRoster reads the newest roster that was in force, version 0 for none. The log has it too.
 func (d rosters) newestRoster() (tenant string, version int, digest string, err error) {
-	value, err := d.store.Meta(context.Background(), rosterName)
-	if errors.Is(err, store.ErrNotFound) {
-		return "", 0, "", nil
+	row, err := d.store.Meta(context.Background(), rosterName)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return "", 0, "", err
 	}
-	if err == nil {
-		_, err = fmt.Sscan(string(value), &version, &digest, &tenant)
+	for _, noted := range []string{string(row), store.Newest(d.store, newestRoster)} {
+		var n int
+		var sum, of string
+		if noted == "" {
+			continue
+		}
+		if _, err := fmt.Sscan(noted, &n, &sum, &of); err != nil {
+			return "", 0, "", fmt.Errorf("cannot read which roster was in force: %w", err)
+		}
+		if n > version {
+			tenant, version, digest = of, n, sum
+		}
 	}
-	return tenant, version, digest, err
+	return tenant, version, digest, nil
 }
 
 // noteRoster keeps which roster is in force, so that no start goes back behind it.
@@ -99,9 +112,19 @@ func (d rosters) noteRoster(cfg *config.Config) {
 	if r == nil {
 		return
 	}
+	value := fmt.Sprintf("%d %s %s", r.Version, r.Digest(), r.Tenant)
 	_, version, _, err := d.newestRoster()
+	if err == nil && version <= r.Version {
+		store.SetNewest(d.store, newestRoster, value)
+	}
 	if err == nil && version < r.Version {
-		_, err = d.store.Commit(&store.Change{Parts: []store.Part{store.Meta{Key: rosterName, Value: fmt.Appendf(nil, "%d %s %s", r.Version, r.Digest(), r.Tenant)}}, Drains: true})
+		c := &store.Change{Parts: []store.Part{store.Meta{Key: rosterName, Value: []byte(value)}}, Drains: true}
+		select {
+		case <-d.recorded:
+			c.Checkpoint = true
+		default: // the record of the start comes with one
+		}
+		_, err = d.store.Commit(c)
 	}
 	if err != nil {
 		d.log.Error("cannot note which roster of the fleet is in force", zap.Error(err))

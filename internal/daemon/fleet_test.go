@@ -713,6 +713,13 @@ func TestFleetRosterIsRefused(t *testing.T) {
 		t.Fatal("it starts with an older roster")
 	}
 	contains(t, err.Error(), "line 1: version: version 2")
+	// The log has it too: it holds if somebody without a key deletes the row.
+	c.a.fillLog()
+	c.a.editRows("DELETE FROM meta WHERE key = 'fleet-roster'")
+	if err = c.a.tryStart(); err == nil {
+		t.Fatal("it starts with an older roster after its row was deleted")
+	}
+	contains(t, err.Error(), "line 1: version: version 2")
 	c.write(c.a, c.roster("acme-corp", 9, "olga"))
 	c.a.start()
 }

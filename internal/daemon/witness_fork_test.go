@@ -286,4 +286,16 @@ func TestListOfWitnessesIsOnRecord(t *testing.T) {
 	h.start()
 	on("witness_added", first, second)
 	on("witness_removed", first, second)
+
+	// The log has the list too: it holds if somebody without a key deletes the row with it.
+	add(first)
+	on("witness_added", first, second, first)
+	h.stop()
+	h.fillLog()
+	h.editRows("DELETE FROM meta WHERE key = 'witnesses'")
+	if _, err := witness.RemovePlace(h.path("state/keys"), "foreign.example"); err != nil {
+		t.Fatal(err)
+	}
+	h.start()
+	on("witness_removed", first, second, first)
 }

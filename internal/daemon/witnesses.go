@@ -3,6 +3,7 @@ package daemon
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -187,9 +188,49 @@ const witnessNoticePrefix = "witness-"
 // witnessesName is the database key of the last recorded list of witnesses.
 const witnessesName = "witnesses"
 
+// newestWitnesses is the name of the digest of that list in the log, see [store.Newest].
+const newestWitnesses = "witnesses"
+
+// witnessesOnRecord returns the witnesses that the log has as added and not removed since, if the list
+// in the database is not the one of the log's newest checkpoint: somebody who can write the database can
+// delete that list, and with it what would show that a witness was removed.
+func witnessesOnRecord(ctx context.Context, d *Daemon) (list witness.List, err error) {
+	noted, err := d.store.Meta(ctx, witnessesName)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return nil, err
+	}
+	if said := store.Newest(d.store, newestWitnesses); said == "" || said == digestOfWitnesses(noted) {
+		return nil, nil
+	}
+	err = nil
+	removed := make(map[string]uint64)
+	each := func(event string, visit func(place string, e *audit.Entry)) {
+		if err == nil {
+			err = store.EachWritten(ctx, d.store, &audit.Record{ActionType: audit.ActionSecurity, Event: event}, func(e *audit.Entry) bool {
+				visit(fmt.Sprint(e.Details["key"], " ", e.Details["url"]), e)
+				return true
+			})
+		}
+	}
+	each(audit.EventWitnessRemoved, func(place string, e *audit.Entry) { removed[place] = max(removed[place], e.Seq) })
+	each(audit.EventWitnessAdded, func(place string, e *audit.Entry) {
+		if e.Seq < removed[place] {
+			return
+		}
+		removed[place] = e.Seq
+		// A record has what was read as a witness before.
+		if p, err := witness.ParseList("a record", place); err == nil {
+			list = append(list, p...)
+		}
+	})
+	return list, err
+}
+
+func digestOfWitnesses(list []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(list)) }
+
 // noteWitnesses adds the records of witnesses added to the list or removed from it since it
-// was last recorded.
-func (d *Daemon) noteWitnesses(ctx context.Context, c *store.Change) error {
+// was last recorded: in the database's own list, or among the known ones.
+func (d *Daemon) noteWitnesses(ctx context.Context, c *store.Change, known ...witness.Place) error {
 	list, err := witness.Places(d.keysDir())
 	if err != nil {
 		return err
@@ -198,16 +239,24 @@ func (d *Daemon) noteWitnesses(ctx context.Context, c *store.Change) error {
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return err
 	}
-	if list.String() == string(value) {
+	if said := list.String(); said != "" || len(value) > 0 || len(known) > 0 {
+		store.SetNewest(d.store, newestWitnesses, digestOfWitnesses([]byte(said)))
+	}
+	if list.String() == string(value) && len(known) == 0 {
 		return nil
 	}
 	before, err := witness.ParseList("the witnesses that are on record", string(value))
 	if err != nil {
 		return err
 	}
+	for _, p := range known {
+		if !slices.ContainsFunc(before, p.Same) {
+			before = append(before, p)
+		}
+	}
 	note := func(event string, of, others witness.List) {
 		for _, p := range of {
-			if !slices.ContainsFunc(others, func(o witness.Place) bool { return o.Key.String() == p.Key.String() && o.URL == p.URL }) {
+			if !slices.ContainsFunc(others, p.Same) {
 				c.Records = append(c.Records, &audit.Record{ID: d.ids.next(), ActionType: audit.ActionSecurity, Event: event, Details: map[string]any{
 					"witness": p.Key.Name(), "key": p.Key.String(), "url": p.URL,
 				}})
@@ -216,7 +265,7 @@ func (d *Daemon) noteWitnesses(ctx context.Context, c *store.Change) error {
 	}
 	note(audit.EventWitnessRemoved, before, list)
 	note(audit.EventWitnessAdded, list, before)
-	if len(c.Records) > 0 {
+	if list.String() != string(value) {
 		c.Add(store.Meta{Key: witnessesName, Value: []byte(list.String())})
 	}
 	return nil

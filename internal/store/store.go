@@ -315,7 +315,7 @@ func (s *Store) takeUp(ctx context.Context, w *db.Writer, o Options, keyed func(
 			s.state.List(0)
 			return s.state.State(at)
 		},
-		Restored: s.state.Restored,
+		Restored: s.state.Restored, Newest: s.state.Newest,
 	}
 	if _, err := os.Stat(s.latchFile()); err == nil {
 		s.logger.Warn("the store was closed for writing: verifying every record")

@@ -148,7 +148,9 @@ type Since struct {
 	Form int
 	// Restored is the id of the newest state_restored record before the newest checkpoint.
 	Restored string
-	said     []Said
+	// Newest are the values that must never go back, as the newest checkpoint has them.
+	Newest map[string]string
+	said   []Said
 	// Marks is set if a record makes a statement about rows that no earlier version of the daemon
 	// writes.
 	Marks bool
@@ -166,7 +168,8 @@ func (s *Since) Add(text []byte) error {
 	s.Marks = s.Marks || said.marks()
 	switch {
 	case said.Counted:
-		s.Base, s.At, s.State, s.Form, s.Restored, s.said = said.Seq, said.Time, said.State, said.Form, said.Restored, nil
+		s.Base, s.At, s.State, s.Form, s.said = said.Seq, said.Time, said.State, said.Form, nil
+		s.Restored, s.Newest = said.Restored, said.Newest
 	case len(said.Changes) > 0:
 		s.said = append(s.said, said)
 	}

@@ -190,6 +190,9 @@ const (
 	// RestoredName is the member of a checkpoint's details with the id of the newest state_restored
 	// record. It is absent before the first.
 	RestoredName = "restored"
+	// NewestName is the member of a checkpoint's details with the values that must never go
+	// back, by name, such as the roster of a fleet. It is absent if there are none.
+	NewestName = "newest"
 )
 
 // former returns a row in a log's form.

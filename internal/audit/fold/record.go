@@ -165,9 +165,10 @@ type Said struct {
 	Counted bool
 	State   []audit.TableState
 	// Form, if Counted is set, is the form of the counted rows, and Restored the id of the newest
-	// state_restored record, "" for none.
+	// state_restored record, "" for none. Newest are the values that must never go back, by name.
 	Form     int
 	Restored string
+	Newest   map[string]string
 	// Adopts is set on the record that adopts an earlier version's rows. The records before it do
 	// not count, and all rows are stated in it and after it, up to the next checkpoint.
 	Adopts bool
@@ -264,6 +265,8 @@ func readLine(text []byte) (Said, error) {
 		Note     string `json:"note"`
 		Form     int    `json:"rowForm"`
 		Restored string `json:"restored"`
+
+		Newest map[string]string `json:"newest"`
 	}
 	if len(l.Details) > 0 {
 		err = json.Unmarshal(l.Details, &details)
@@ -271,7 +274,7 @@ func readLine(text []byte) (Said, error) {
 	if err != nil {
 		return s, fmt.Errorf("not an audit record: %w", err)
 	}
-	s.Restored = details.Restored
+	s.Restored, s.Newest = details.Restored, details.Newest
 	if s.Form = max(details.Form, 1); s.Counted && s.Form > Form {
 		return s, fmt.Errorf("it counts rows in form %d, which this version does not know", s.Form)
 	}

@@ -24,6 +24,7 @@ type Set struct {
 	// before it that the transaction in progress lists: see [Set.Unlisted].
 	moved, unlisted map[string][]string
 	restored        string
+	newest          map[string]string
 }
 
 // opens are the open rows of one table.
@@ -104,6 +105,23 @@ func (s *Set) Restored() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.restored
+}
+
+// SetNewest notes a value that must never go back, under a name.
+func (s *Set) SetNewest(name, value string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.newest == nil {
+		s.newest = make(map[string]string)
+	}
+	s.newest[name] = value
+}
+
+// Newest returns the values of [Set.SetNewest].
+func (s *Set) Newest() map[string]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.newest)
 }
 
 // Put fills the set with a row, which is as it was before.

@@ -23,6 +23,11 @@ type Place struct {
 	URL string
 }
 
+// Same reports whether another witness has the same key and the same address.
+func (p Place) Same(other Place) bool {
+	return p.Key.String() == other.Key.String() && p.URL == other.URL
+}
+
 // ParsePlace reads the address of a witness: http://HOST/PREFIX, https://HOST/PREFIX, or unix:/PATH
 // for a socket on this machine.
 func ParsePlace(key, where string) (Place, error) {

@@ -275,6 +275,9 @@ func TakeUp(ctx context.Context, reader *db.Reader, log Log, set *fold.Set, now 
 		return false, err
 	}
 	set.Restore(since.Restored)
+	for name, value := range since.Newest {
+		set.SetNewest(name, value)
+	}
 	adopt = adopt || accept
 	exchanges := listed
 	if adopt {

@@ -81,6 +81,8 @@ type Options struct {
 	State func(at time.Time) []audit.TableState
 	// Restored, set with State, returns the id of the newest state_restored record, "" for none.
 	Restored func() string
+	// Newest, set with State, returns the values that must never go back, by name.
+	Newest func() map[string]string
 	// All has every record verified, not only the last ones.
 	All bool
 	Log *zap.Logger

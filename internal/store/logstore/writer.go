@@ -21,8 +21,9 @@ type Writer struct {
 	leaves func(line []byte) audit.Hash
 	mark   func(seq uint64, hash audit.Hash) []byte
 	counts func(at time.Time) []audit.TableState
-	// restored is [Options.Restored].
+	// restored and newest are those of [Options].
 	restored func() string
+	newest   func() map[string]string
 
 	// The current transaction: its time, its lines, one after another with newlines, and the log's
 	// new end.
@@ -32,7 +33,7 @@ type Writer struct {
 }
 
 func newWriter(l *Log, tx *db.Writer, o *Options) *Writer {
-	w := &Writer{log: l, tx: tx, leaves: audit.Leaves(), mark: o.Mark, counts: o.State, restored: o.Restored}
+	w := &Writer{log: l, tx: tx, leaves: audit.Leaves(), mark: o.Mark, counts: o.State, restored: o.Restored, newest: o.Newest}
 	if o.Signing != nil {
 		w.newID = o.Signing.NewID
 	}
@@ -160,6 +161,9 @@ func (w *Writer) state(event, signed string) error {
 		r.State, r.Details[fold.FormName] = w.counts(w.end.head.Next(w.at)), fold.Form
 		if restored := w.restored(); restored != "" {
 			r.Details[fold.RestoredName] = restored
+		}
+		if newest := w.newest(); len(newest) > 0 {
+			r.Details[fold.NewestName] = newest
 		}
 	}
 	body, err := audit.Encode(r)
