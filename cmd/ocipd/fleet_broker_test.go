@@ -290,26 +290,32 @@ func (f *branch) judge() {
 		<-h.ended
 		f.run(h.name, "--config", f.path(h.name+".yaml"), "audit", "verify")
 	}
-	f.compare(f.a, f.b)
-	f.compare(f.b, f.a)
+	for _, fault := range append(f.compare(f.a, f.b), f.compare(f.b, f.a)...) {
+		f.t.Error(fault)
+	}
 }
 
 // compare holds the two logs against each other for the messages of one host.
-func (f *branch) compare(from, to *branchHost) {
+func (f *branch) compare(from, to *branchHost) (faults []string) {
 	f.t.Helper()
+	wrong := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	receipts := map[string]int{}
 	from.records(func(e *audit.Entry) {
 		if e.Event == "receipt" {
 			receipts[e.DispatchID]++
 			if e.Outcome != "allow" {
-				f.t.Errorf("message %s of %s has the receipt %s", e.DispatchID, from.name, e.Outcome)
+				wrong("message %s of %s has the receipt %s", e.DispatchID, from.name, e.Outcome)
 			}
 		}
 	})
-	taken := map[string]int{}
+	taken, decided := map[string]int{}, map[string]bool{}
 	var order []string
 	to.records(func(e *audit.Entry) {
-		if e.ActionType == audit.ActionExchange && e.Side == audit.SideReceiver && slices.Contains(from.sent, e.DispatchID) {
+		if e.ActionType != audit.ActionExchange || e.Side != audit.SideReceiver {
+			return
+		}
+		decided[e.DispatchID] = true
+		if slices.Contains(from.sent, e.DispatchID) {
 			if taken[e.DispatchID]++; taken[e.DispatchID] == 1 {
 				order = append(order, e.DispatchID)
 			}
@@ -317,17 +323,18 @@ func (f *branch) compare(from, to *branchHost) {
 	})
 	for _, id := range from.sent {
 		if receipts[id] != 1 || taken[id] != 1 {
-			f.t.Errorf("message %s of %s has %d receipts and %d decisions at %s, want one of each", id, from.name, receipts[id], taken[id], to.name)
+			wrong("message %s of %s has %d receipts and %d decisions at %s, want one of each", id, from.name, receipts[id], taken[id], to.name)
 		}
 	}
 	if !slices.Equal(order, from.sent) {
-		f.t.Errorf("%s has taken the messages of %s out of order", to.name, from.name)
+		wrong("%s has taken the messages of %s out of order", to.name, from.name)
 	}
 	for _, id := range to.got {
-		if taken[id] == 0 && slices.Contains(from.sent, id) {
-			f.t.Errorf("%s got %s, which is not on record", to.agent, id)
+		if !decided[id] {
+			wrong("%s got %s, which is not on record", to.agent, id)
 		}
 	}
+	return faults
 }
 
 // records visits the log of a host.

@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -63,12 +65,15 @@ func (f *branch) see(stored <-chan string, what string, count int, receipts bool
 	}
 }
 
-// TestFleetChaos kills daemons, lines and the broker while both agents send, and removes the broker's
-// store. In the end each acknowledged message has one decision, one receipt and one arrival, in order.
+// seedsVariable is the environment variable with the number of longer runs of TestFleetChaos.
+const seedsVariable = "TEST_FLEET_SEEDS"
+
+// TestFleetChaos kills daemons, lines and the broker while both agents send, silences the broker, and removes
+// its store or puts it back from a copy. In the end each acknowledged message has one decision, one receipt and one arrival, in order.
 // TEST_FLEET_SEEDS is the number of runs, each with other events.
 func TestFleetChaos(t *testing.T) {
 	seeds, steps := 1, 8
-	if n, err := strconv.Atoi(os.Getenv("TEST_FLEET_SEEDS")); err == nil {
+	if n, err := strconv.Atoi(os.Getenv(seedsVariable)); err == nil {
 		seeds, steps = n, 24
 	}
 	for seed := range seeds {
@@ -98,7 +103,7 @@ func chaos(t *testing.T, seed uint64, steps int) {
 		}
 		h := hosts[random.IntN(2)]
 		var again func()
-		switch random.IntN(5) {
+		switch random.IntN(7) {
 		case 0:
 			kill(h.daemon)
 			again = func() { h.down(); h.up() }
@@ -114,6 +119,13 @@ func chaos(t *testing.T, seed uint64, steps int) {
 				t.Fatal(err)
 			}
 			again = f.broker.Again
+		case 4:
+			f.broker.Kill()
+			f.putBack()
+			again = f.broker.Again
+		case 5:
+			f.broker.Silence()
+			again = f.broker.Speak
 		default:
 			kill(h.line)
 			f.broker.Kill()
@@ -127,7 +139,44 @@ func chaos(t *testing.T, seed uint64, steps int) {
 		hosts[1-i].await("messages do not arrive", func() bool { return len(missing(h.sent, hosts[1-i].got)) == 0 })
 	}
 	f.judge()
+	f.judged()
 	t.Logf("seed %d: %d and %d messages", seed, len(f.a.sent), len(f.b.sent))
+}
+
+// putBack puts the store of the broker back from a copy, the first time it makes the copy.
+func (f *branch) putBack() {
+	f.t.Helper()
+	store, saved := f.path("broker", "store"), f.path("broker", "saved")
+	if _, err := os.Stat(saved); err != nil {
+		store, saved = saved, store
+	}
+	if err := errors.Join(os.RemoveAll(store), os.MkdirAll(saved, 0o700), os.CopyFS(store, os.DirFS(saved))); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// judged shows that the judge finds a message that was lost, one taken out of order, and one without a record.
+func (f *branch) judged() {
+	f.t.Helper()
+	sent, got := f.a.sent, f.b.got
+	if len(sent) < 2 {
+		return
+	}
+	f.a.sent = append(slices.Clone(sent), "lost:a")
+	if len(f.compare(f.a, f.b)) == 0 {
+		f.t.Error("the judge does not find a message that was lost")
+	}
+	f.a.sent = slices.Clone(sent)
+	f.a.sent[0], f.a.sent[1] = sent[1], sent[0]
+	if len(f.compare(f.a, f.b)) == 0 {
+		f.t.Error("the judge does not find messages out of order")
+	}
+	f.a.sent = sent
+	f.b.got = append(slices.Clone(got), "forged:a")
+	if len(f.compare(f.a, f.b)) == 0 {
+		f.t.Error("the judge does not find a message that is not on record")
+	}
+	f.b.got = got
 }
 
 // missing are the members of all that are not in some.

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 )
 
@@ -110,6 +111,12 @@ func (b *Broker) Again() {
 		b.tb.Fatalf("nats-server does not start:\n%s", failed)
 	}
 }
+
+// Silence stops the server without ending its connections, until Speak.
+func (b *Broker) Silence() { _ = b.process.Process.Signal(syscall.SIGSTOP) }
+
+// Speak lets the server go on after Silence.
+func (b *Broker) Speak() { _ = b.process.Process.Signal(syscall.SIGCONT) }
 
 // Kill ends the server without warning.
 func (b *Broker) Kill() {
