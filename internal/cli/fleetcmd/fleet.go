@@ -208,6 +208,9 @@ func join(s *cli.Process, name string, anew bool) error {
 	if _, err = s.Stdout.Write(lines); err != nil {
 		return err
 	}
+	if len(cfg.Agents) == 0 {
+		fmt.Fprintf(s.Stderr, "%s has no agents; once they are in its configuration, run this command again\n", name)
+	}
 	// The operator compares them with those of the lines that arrived.
 	sign, seal := h.Fingerprints()
 	_, err = fmt.Fprintf(s.Stderr, "the keys of %s, to compare at ocipd fleet add:\n  sign %s\n  seal %s\n", name, sign, seal)
