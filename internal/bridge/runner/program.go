@@ -109,12 +109,14 @@ func seal(f *os.File) (copied *os.File, sum string, err error) {
 	return copied, hex.EncodeToString(h.Sum(nil)), nil
 }
 
+// fromMemory begins the reason why a copy would not behave like its program.
+const fromMemory = "it would be run from memory, since others than root can change it, and there "
+
 // runsFromMemory says why a copy of a program would not behave like the program in its place.
 func runsFromMemory(f, copied *os.File) error {
 	if err := unix.Faccessat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", f.Fd()), unix.X_OK, unix.AT_EACCESS); err != nil {
 		return fmt.Errorf("it cannot be executed: %w", err)
 	}
-	const why = "it would be run from memory, since others than root can change it, and there "
 	info, err := f.Stat()
 	if err != nil {
 		return err
@@ -122,7 +124,7 @@ func runsFromMemory(f, copied *os.File) error {
 	if os.Geteuid() != 0 {
 		_, err := unix.Fgetxattr(int(f.Fd()), "security.capability", nil)
 		if err == nil || info.Mode()&(os.ModeSetuid|os.ModeSetgid) != 0 {
-			return errors.New(why + "it has no rights of its own (setuid, setgid, file capabilities)")
+			return errors.New(fromMemory + "it has no rights of its own (setuid, setgid, file capabilities)")
 		}
 	}
 	begin := make([]byte, maxFirstLine)
@@ -133,7 +135,8 @@ func runsFromMemory(f, copied *os.File) error {
 	begin = begin[:n]
 	if line, ok := bytes.CutPrefix(begin, []byte("#!")); ok {
 		line, _, _ = bytes.Cut(line, []byte("\n"))
-		words := strings.Fields(string(line))
+		// The system ends the name at these two characters alone.
+		words := strings.FieldsFunc(string(line), func(r rune) bool { return r == ' ' || r == '\t' })
 		if len(words) == 0 {
 			return errors.New("it is a script, and its first line names no interpreter")
 		}
@@ -143,18 +146,37 @@ func runsFromMemory(f, copied *os.File) error {
 		return nil
 	}
 	if !bytes.HasPrefix(begin, []byte(elf.ELFMAG)) {
-		return errors.New(why + "nothing runs but ELF programs and scripts that name their interpreter (#!)")
+		return errors.New(fromMemory + "nothing runs but ELF programs and scripts that name their interpreter (#!)")
 	}
+	return elfRunsFromMemory(copied)
+}
+
+// elfRunsFromMemory is [runsFromMemory] for the copy of an ELF program.
+func elfRunsFromMemory(copied *os.File) error {
 	e, err := elf.NewFile(copied)
 	if err != nil {
 		return fmt.Errorf("it is no ELF program: %w", err)
+	}
+	for _, part := range e.Progs {
+		if part.Type != elf.PT_INTERP {
+			continue
+		}
+		// The system starts this program in place of the copy, and opens it by its name.
+		name, err := io.ReadAll(io.LimitReader(part.Open(), unix.PathMax))
+		if err != nil {
+			return fmt.Errorf("it is no ELF program: %w", err)
+		}
+		name, _, _ = bytes.Cut(name, []byte{0})
+		if loader := string(name); !place.Roots(loader) {
+			return fmt.Errorf("it is started by the program %q, which others than root can change", loader)
+		}
 	}
 	for _, tag := range []elf.DynTag{elf.DT_RUNPATH, elf.DT_RPATH} {
 		// A program without a list of libraries needs none.
 		paths, _ := e.DynString(tag)
 		for _, path := range paths {
 			if strings.Contains(path, "$ORIGIN") || strings.Contains(path, "${ORIGIN}") {
-				return fmt.Errorf("%sit does not find its libraries (%s %s)", why, tag, path)
+				return fmt.Errorf("%sit does not find its libraries (%s %s)", fromMemory, tag, path)
 			}
 		}
 	}

@@ -108,7 +108,10 @@ func TestProgramsThatCannotRunFromMemory(t *testing.T) {
 	}{
 		"no format":               {[]byte("echo GOOD\n"), 0o700, "scripts that name their interpreter"},
 		"libraries beside it":     {originELF(t), 0o700, "$ORIGIN"},
+		"loader of others'":       {loaderELF(t, mine), 0o700, "which others than root can change"},
+		"loader in the folder":    {loaderELF(t, "ld.so"), 0o700, `"ld.so", which others than root can change`},
 		"interpreter of others'":  {[]byte("#! " + mine + "\necho GOOD\n"), 0o700, "which others than root can change"},
+		"another kind of space":   {[]byte("#!/bin/sh\vx\necho GOOD\n"), 0o700, `"/bin/sh\vx", which others than root can change`},
 		"interpreter beside it":   {[]byte("#!interpreter\necho GOOD\n"), 0o700, "which others than root can change"},
 		"no interpreter":          {[]byte("#!\necho GOOD\n"), 0o700, "names no interpreter"},
 		"no right to execute it":  {[]byte("#!/bin/sh\n"), 0o600, "cannot be executed"},
@@ -160,5 +163,20 @@ func originELF(t *testing.T) []byte {
 	b.WriteString(names)
 	write(&elf.Dyn64{Tag: int64(elf.DT_RUNPATH), Val: uint64(strings.Index(names, "$ORIGIN"))})
 	write(&elf.Dyn64{})
+	return b.Bytes()
+}
+
+// loaderELF is an ELF program that another program starts, as a loader of libraries does.
+func loaderELF(t *testing.T, loader string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	header := elf.Header64{Type: uint16(elf.ET_DYN), Machine: uint16(elf.EM_X86_64), Version: 1, Phoff: 64, Ehsize: 64, Phentsize: 56, Phnum: 1}
+	copy(header.Ident[:], elf.ELFMAG+"\x02\x01\x01")
+	size := uint64(len(loader) + 1)
+	for _, v := range []any{&header, &elf.Prog64{Type: uint32(elf.PT_INTERP), Off: 64 + 56, Filesz: size, Memsz: size}, []byte(loader + "\x00")} {
+		if err := binary.Write(&b, binary.LittleEndian, v); err != nil {
+			t.Fatal(err)
+		}
+	}
 	return b.Bytes()
 }
