@@ -40,6 +40,7 @@ func Run(ctx context.Context, o Options) error {
 	var again waits
 	said := ""
 	for {
+		began := time.Now()
 		carried, err := carry(ctx, &o)
 		if ctx.Err() != nil {
 			return nil
@@ -47,8 +48,7 @@ func Run(ctx context.Context, o Options) error {
 		if errors.Is(err, errOld) {
 			return err
 		}
-		if carried {
-			again.reset()
+		if carried && again.carried(time.Since(began)) {
 			said = ""
 		}
 		if why := fmt.Sprint(err); why != said {

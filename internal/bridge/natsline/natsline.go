@@ -150,6 +150,23 @@ const (
 
 func (w *waits) reset() { w.next = 0 }
 
+// A connection that lasts for steady is a good one. After a shorter one the next wait has shortWait at most.
+const (
+	steady    = time.Minute
+	shortWait = 4 * time.Second
+)
+
+// carried takes note of how long a connection has lasted, and reports whether it was a good one. A broker
+// that ends each connection at once would otherwise have the daemon offer everything again all the time.
+func (w *waits) carried(lasted time.Duration) bool {
+	if lasted >= steady {
+		w.reset()
+		return true
+	}
+	w.next = min(w.next, shortWait/2)
+	return false
+}
+
 // wait waits for the next of the times, and reports whether the context still lasts.
 func (w *waits) wait(ctx context.Context) bool {
 	w.next = min(max(2*w.next, firstWait), lastWait)
