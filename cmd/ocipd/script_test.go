@@ -224,11 +224,13 @@ func sends(ts *testscript.TestScript, neg bool, args []string) {
 	})
 	ts.Check(err)
 	ts.Check(app.Call(ctx, "app.ready", map[string]any{}, nil))
-	ts.Check(app.Call(ctx, "message.dispatch", map[string]any{"sessionKey": args[2], "content": args[3]}, nil))
+	var sent api.DispatchResult
+	ts.Check(app.Call(ctx, "message.dispatch", map[string]any{"sessionKey": args[2], "content": args[3]}, &sent))
 	for {
 		in, err := app.Next(ctx)
 		ts.Check(err)
-		if in.Event == fleetapi.ReceiptEvent {
+		// An earlier message may have its receipt first.
+		if in.Event == fleetapi.ReceiptEvent && strings.Contains(string(in.Payload), `"`+sent.DispatchID+`"`) {
 			_, err = fmt.Fprintln(ts.Stdout(), string(in.Payload))
 			ts.Check(err)
 			return
