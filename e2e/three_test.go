@@ -112,7 +112,8 @@ func TestThreeRuntimesBehindOneDaemon(t *testing.T) {
 		if told := r.says(one.runtime, one.to, "The key is "+secret); strings.Contains(r.said(), secret) || !strings.Contains(told, "ocipd") {
 			t.Errorf("a secret from %s: %s\nthe chat has %s", one.runtime, told, r.said())
 		}
-		if n := r.count(`"agentId":"`+one.agent+`"`, `"code":"CLASSIFICATION_VIOLATION"`, `"sessionKey":"slack:`); n == 0 {
+		// OpenClaw's plugin asks about the call of the tool first, and that is refused already.
+		if n := r.count(`"agentId":"`+one.agent+`"`, `"code":"CLASSIFICATION_VIOLATION"`); n == 0 {
 			t.Errorf("the log has no refusal of the secret of %s", one.agent)
 		}
 	}
