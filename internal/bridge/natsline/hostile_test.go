@@ -198,7 +198,7 @@ func TestWaitsAfterShortConnections(t *testing.T) {
 	t.Parallel()
 	var w waits
 	for range 10 {
-		if w.carried(time.Second) {
+		if w.carried(false) {
 			t.Fatal("a short connection is a good one")
 		}
 		w.next = min(max(2*w.next, firstWait), lastWait)
@@ -206,10 +206,10 @@ func TestWaitsAfterShortConnections(t *testing.T) {
 	if w.next != shortWait {
 		t.Errorf("after short connections the wait is %s", w.next)
 	}
-	if w.next = lastWait; w.carried(time.Second) || w.next > shortWait {
+	if w.next = lastWait; w.carried(false) || w.next > shortWait {
 		t.Errorf("after a short connection the wait is %s", w.next)
 	}
-	if !w.carried(steady) || w.next != 0 {
+	if !w.carried(true) || w.next != 0 {
 		t.Errorf("after a long connection the wait is %s", w.next)
 	}
 }

@@ -40,7 +40,7 @@ func Run(ctx context.Context, o Options) error {
 	var again waits
 	said := ""
 	for {
-		began := time.Now()
+		long := time.NewTimer(steady)
 		carried, err := carry(ctx, &o)
 		if ctx.Err() != nil {
 			return nil
@@ -48,7 +48,7 @@ func Run(ctx context.Context, o Options) error {
 		if errors.Is(err, errOld) {
 			return err
 		}
-		if carried && again.carried(time.Since(began)) {
+		if lasted := !long.Stop(); carried && again.carried(lasted) {
 			said = ""
 		}
 		if why := fmt.Sprint(err); why != said {

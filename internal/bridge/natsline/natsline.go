@@ -156,15 +156,15 @@ const (
 	shortWait = 4 * time.Second
 )
 
-// carried takes note of how long a connection has lasted, and reports whether it was a good one. A broker
+// carried takes note of whether a connection has lasted for steady, and returns it. A broker
 // that ends each connection at once would otherwise have the daemon offer everything again all the time.
-func (w *waits) carried(lasted time.Duration) bool {
-	if lasted >= steady {
+func (w *waits) carried(lasted bool) bool {
+	if lasted {
 		w.reset()
-		return true
+	} else {
+		w.next = min(w.next, shortWait/2)
 	}
-	w.next = min(w.next, shortWait/2)
-	return false
+	return lasted
 }
 
 // wait waits for the next of the times, and reports whether the context still lasts.
