@@ -34,7 +34,7 @@ var everything = []string{
 // answers are what that client answers the server.
 var answers = map[string]string{
 	"roots/list": `{"roots":[]}`, "elicitation/create": `{"action":"decline"}`,
-	"sampling/createMessage": `{"role":"assistant","model":"m","content":{"type":"text","text":"half \ud83d"}}`,
+	"sampling/createMessage": `{"role":"assistant","model":"m","content":{"type":"text","text":"whole \u263a"}}`,
 }
 
 // ask starts a server, has a client ask all of the requests, each once the one before is answered, and answers what
