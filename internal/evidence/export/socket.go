@@ -148,6 +148,8 @@ func (k *syslogSink) dial(ctx context.Context) (*wire, error) {
 	if network == NetTLS {
 		network = NetTCP
 	}
+	// The file is looked at first, so that a receiver that replaces this one from now on is noticed.
+	at := place(k.address)
 	raw, err := (&net.Dialer{}).DialContext(ctx, network, k.address)
 	if err != nil {
 		return nil, err
@@ -165,7 +167,7 @@ func (k *syslogSink) dial(ctx context.Context) (*wire, error) {
 		return nil, errors.Join(err, conn.Close())
 	}
 	if k.network == NetUnixgram {
-		go w.probe(k.address)
+		go w.probe(k.address, at)
 	} else {
 		go w.watch()
 	}
@@ -203,9 +205,8 @@ func (w *wire) watch() {
 }
 
 // probe notices that a receiver of datagrams is gone or was replaced: nobody answers at the path,
-// or the file has changed.
-func (w *wire) probe(path string) {
-	first := place(path)
+// or the file there is not the first one.
+func (w *wire) probe(path string, first file) {
 	closed := make(chan struct{})
 	go func() {
 		defer close(closed)
@@ -235,12 +236,15 @@ func answers(path string) bool {
 	return true
 }
 
-// place identifies the file of a socket. It is empty for a name that is no file.
-func place(path string) (p struct {
+// file identifies the file of a socket.
+type file struct {
 	major, minor uint32
 	inode        uint64
 	made         unix.StatxTimestamp
-}) {
+}
+
+// place returns the file at a path. It is empty for a name that is no file.
+func place(path string) (p file) {
 	var s unix.Statx_t
 	if unix.Statx(unix.AT_FDCWD, path, unix.AT_STATX_SYNC_AS_STAT, unix.STATX_INO|unix.STATX_BTIME, &s) == nil {
 		p.major, p.minor, p.inode, p.made = s.Dev_major, s.Dev_minor, s.Ino, s.Btime
