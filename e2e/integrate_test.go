@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -81,8 +82,11 @@ func message(text string) step {
 // integrate runs ocipd integrate in an environment.
 func (r *trial) integrate(env []string, args ...string) string {
 	r.t.Helper()
-	return r.must(env, r.ocipd, append([]string{"--config", r.at("ocipd.yaml"), "--socket", r.socket, "integrate"}, args...)...)
+	return r.must(wide(env), r.ocipd, append([]string{"--config", r.at("ocipd.yaml"), "--socket", r.socket, "integrate"}, args...)...)
 }
+
+// wide is an environment in which tables fold no cell.
+func wide(env []string) []string { return append(slices.Clone(env), "COLUMNS=1000") }
 
 // approveOne approves the one request that waits.
 func (r *trial) approveOne() {

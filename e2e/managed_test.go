@@ -43,7 +43,7 @@ func (m *machine) in(env []string, name string, args ...string) (string, error) 
 // integrate runs ocipd integrate as the machine's administrator.
 func (m *machine) integrate(env []string, args ...string) string {
 	m.t.Helper()
-	out, err := m.in(env, m.ocipd, append([]string{"--config", m.at("ocipd.yaml"), "--socket", m.socket, "integrate"}, args...)...)
+	out, err := m.in(wide(env), m.ocipd, append([]string{"--config", m.at("ocipd.yaml"), "--socket", m.socket, "integrate"}, args...)...)
 	if err != nil {
 		m.t.Fatal(err)
 	}
