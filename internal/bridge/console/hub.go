@@ -22,6 +22,8 @@ import (
 const (
 	// maxQueue bounds the bytes that wait for one page.
 	maxQueue = 4 << 20
+	// gatherTime is the time for which a line waits for others, so that a browser wakes up less often.
+	gatherTime = 10 * time.Millisecond
 	// maxPages bounds the open streams.
 	maxPages = 32
 	// lookEvery is the time between attempts to reach a daemon that is away, and statusEvery that
@@ -482,6 +484,8 @@ func (s *stream) serve(ctx context.Context, h *hub, w io.Writer, control *http.R
 			return err
 		}
 	}
+	gather := time.NewTimer(gatherTime)
+	defer gather.Stop()
 	for {
 		batch, over := s.take()
 		if over {
@@ -501,6 +505,12 @@ func (s *stream) serve(ctx context.Context, h *hub, w io.Writer, control *http.R
 		}
 		select {
 		case <-s.wake:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		gather.Reset(gatherTime)
+		select {
+		case <-gather.C:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
