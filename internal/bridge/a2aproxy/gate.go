@@ -91,8 +91,10 @@ func (p *gate) permit(ctx context.Context, r *request) *gatelink.Refusal {
 	over := time.NewTimer(p.o.Hold)
 	defer over.Stop()
 	for {
+		// The answer is awaited also if the client gives up meanwhile: a request for approval that nobody
+		// knew of would stay open.
 		var v gatelink.Verdict
-		err := p.o.Link.Ask(ctx, "", map[string]any{"hookName": string(api.ToolExecuting), "data": jsontext.Value(data.Append(nil)), "process": os.Getpid()}, &v)
+		err := p.o.Link.Ask(p.ended, "", map[string]any{"hookName": string(api.ToolExecuting), "data": jsontext.Value(data.Append(nil)), "process": os.Getpid()}, &v)
 		if no := v.Refusal(err); no != nil || !v.Held {
 			return no
 		}

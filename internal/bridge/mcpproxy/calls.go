@@ -51,9 +51,14 @@ func (p *proxy) permit(ctx context.Context, c *toolCall, m *toolmap.Map, asked f
 	}
 	var over <-chan time.Time
 	for {
-		v, err := permit(ctx, p.o.Link, p.question(c, m))
+		// The answer is awaited also if the client cancels the call meanwhile: a request for approval
+		// that nobody knew of would stay open.
+		v, err := permit(p.ctx, p.o.Link, p.question(c, m))
 		if no := v.Refusal(err); no != nil {
 			return nil, no
+		}
+		if v.Allowed && ctx.Err() != nil {
+			return nil, &gatelink.Refusal{Code: "CANCELLED", Reason: "the call was cancelled"}
 		}
 		if v.Allowed {
 			return changed(c, v.Data)
