@@ -222,31 +222,10 @@ type Keeper struct {
 // Keep makes the stream of a tenant and the consumers of its hosts, and again whenever the broker has lost
 // them, until the context ends. The error is that of a broker that is too old.
 func Keep(ctx context.Context, k *Keeper) error {
-	var again waits
-	said := ""
-	for {
-		kept, err := k.session(ctx)
-		if ctx.Err() != nil {
-			return nil
-		}
-		if errors.Is(err, errOld) {
-			return err
-		}
-		if kept {
-			again.reset()
-			said = ""
-		}
-		if why := fmt.Sprint(err); why != said {
-			k.Say("nothing is kept: %s", why)
-			said = why
-		}
-		if !again.wait(ctx) {
-			return nil
-		}
-	}
+	return repeat(ctx, "nothing is kept", k.Say, func() (bool, error) { return k.session(ctx) })
 }
 
-// session keeps what is to be there over one connection.
+// session keeps the stream and the consumers over one connection.
 func (k *Keeper) session(ctx context.Context) (kept bool, err error) {
 	nc, ended, err := connect(k.URL, k.CA, "ocipd fleet broker", k.Key, func(error) {})
 	if err != nil {

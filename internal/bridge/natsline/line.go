@@ -37,28 +37,7 @@ type Options struct {
 // Run carries frames until the context ends, even if the daemon or the broker restarts. The error is
 // that of a broker that is too old.
 func Run(ctx context.Context, o Options) error {
-	var again waits
-	said := ""
-	for {
-		long := time.NewTimer(steady)
-		carried, err := carry(ctx, &o)
-		if ctx.Err() != nil {
-			return nil
-		}
-		if errors.Is(err, errOld) {
-			return err
-		}
-		if lasted := !long.Stop(); carried && again.carried(lasted) {
-			said = ""
-		}
-		if why := fmt.Sprint(err); why != said {
-			o.Say("nothing is carried: %.*s", maxText, why)
-			said = why
-		}
-		if !again.wait(ctx) {
-			return nil
-		}
-	}
+	return repeat(ctx, "nothing is carried", o.Say, func() (bool, error) { return carry(ctx, &o) })
 }
 
 // line is one connection to the daemon and one to the broker.

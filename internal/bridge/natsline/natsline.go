@@ -167,6 +167,34 @@ func (w *waits) carried(lasted bool) bool {
 	return lasted
 }
 
+// repeat makes one connection after another until the context ends, and tells a person of each new reason
+// why there is none. Once reports whether its connection was made, and why it has ended. The error is that
+// of a broker that is too old.
+func repeat(ctx context.Context, what string, say func(format string, args ...any), once func() (made bool, err error)) error {
+	var again waits
+	said := ""
+	for {
+		long := time.NewTimer(steady)
+		made, err := once()
+		lasted := !long.Stop()
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, errOld):
+			return err
+		case made && again.carried(lasted):
+			said = ""
+		}
+		if why := fmt.Sprint(err); why != said {
+			say("%s: %.*s", what, maxText, why)
+			said = why
+		}
+		if !again.wait(ctx) {
+			return nil
+		}
+	}
+}
+
 // wait waits for the next of the times, and reports whether the context still lasts.
 func (w *waits) wait(ctx context.Context) bool {
 	w.next = min(max(2*w.next, firstWait), lastWait)
