@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
@@ -91,11 +90,8 @@ func (p *gate) permit(ctx context.Context, r *request) *gatelink.Refusal {
 	over := time.NewTimer(p.o.Hold)
 	defer over.Stop()
 	for {
-		// The answer is awaited also if the client gives up meanwhile: a request for approval that nobody
-		// knew of would stay open.
-		var v gatelink.Verdict
-		err := p.o.Link.Ask(p.ended, "", map[string]any{"hookName": string(api.ToolExecuting), "data": jsontext.Value(data.Append(nil)), "process": os.Getpid()}, &v)
-		if no := v.Refusal(err); no != nil || !v.Held {
+		v, no := p.o.Link.Permit(p.ended, ctx, data)
+		if no != nil || !v.Held {
 			return no
 		}
 		if err := p.await(ctx, v.ApprovalID, over.C); errors.Is(err, errOver) {

@@ -8,9 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"sync"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/api/client"
 	"github.com/openclawos/ocipd/internal/bridge/toolmap"
@@ -164,6 +166,16 @@ func (l *Link) Ask(ctx context.Context, key string, params, result any) error {
 		_ = c.Close()
 	}
 	return err
+}
+
+// Permit asks about a call of a tool. It waits for the answer as long as the proxy lives, also if the
+// client cancels the call meanwhile: a request for approval that nobody knew of would stay open.
+func (l *Link) Permit(life, call context.Context, data api.Object) (v Verdict, no *Refusal) {
+	err := l.Ask(life, "", map[string]any{"hookName": string(api.ToolExecuting), "data": jsontext.Value(data.Append(nil)), "process": os.Getpid()}, &v)
+	if no = v.Refusal(err); no == nil && v.Allowed && call.Err() != nil {
+		no = &Refusal{Code: "CANCELLED", Reason: "the call was cancelled"}
+	}
+	return v, no
 }
 
 // Exempted reports whether a tool call needs no decision now. The daemon ends the

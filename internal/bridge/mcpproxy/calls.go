@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -51,14 +50,9 @@ func (p *proxy) permit(ctx context.Context, c *toolCall, m *toolmap.Map, asked f
 	}
 	var over <-chan time.Time
 	for {
-		// The answer is awaited also if the client cancels the call meanwhile: a request for approval
-		// that nobody knew of would stay open.
-		v, err := permit(p.ctx, p.o.Link, p.question(c, m))
-		if no := v.Refusal(err); no != nil {
+		v, no := p.o.Link.Permit(p.ctx, ctx, p.question(c, m))
+		if no != nil {
 			return nil, no
-		}
-		if v.Allowed && ctx.Err() != nil {
-			return nil, &gatelink.Refusal{Code: "CANCELLED", Reason: "the call was cancelled"}
 		}
 		if v.Allowed {
 			return changed(c, v.Data)
@@ -200,12 +194,6 @@ func (p *proxy) make(c *toolCall, arguments jsontext.Value) {
 	if err := c.via.send(line); err != nil {
 		p.refuse(c, &gatelink.Refusal{Code: "FAILED", Reason: "the MCP server is gone"})
 	}
-}
-
-// permit asks the daemon about a call.
-func permit(ctx context.Context, l *gatelink.Link, data api.Object) (v gatelink.Verdict, err error) {
-	err = l.Ask(ctx, "", map[string]any{"hookName": string(api.ToolExecuting), "data": jsontext.Value(data.Append(nil)), "process": os.Getpid()}, &v)
-	return v, err
 }
 
 // undecidable refuses a message whose id makes its answer unrecognizable.
