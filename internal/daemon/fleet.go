@@ -39,11 +39,7 @@ func (d rosters) fleet(cfg *config.Config) (*kernel.Fleet, error) {
 		return nil, fmt.Errorf("cannot use fleet.roster %s: %w", cfg.Fleet.Path(cfg.File), err)
 	}
 	operators := sshsig.File{Path: cfg.Fleet.Operators, Key: "fleet.operators", Namespace: roster.Namespace}
-	err := r.Signed(func(armored, text []byte) error {
-		_, _, err := operators.Verify(armored, text, time.Now())
-		return err
-	})
-	if err != nil {
+	if err := r.Signed(operators.Check(time.Now())); err != nil {
 		return fail(err)
 	}
 	if err := d.follows(cfg, r); err != nil {

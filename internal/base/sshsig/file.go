@@ -47,6 +47,14 @@ func (f File) Load() (*Signers, error) {
 	return list, nil
 }
 
+// Check returns the check that somebody in the file has made a signature, and may sign at a time.
+func (f File) Check(at time.Time) func(armored, text []byte) error {
+	return func(armored, text []byte) error {
+		_, _, err := f.Verify(armored, text, at)
+		return err
+	}
+}
+
 // Verify checks an armored signature over a text.
 func (f File) Verify(armored, text []byte, at time.Time) (principal, fingerprint string, err error) {
 	list, err := f.Load()
