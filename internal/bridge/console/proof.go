@@ -47,7 +47,7 @@ func macOf(key string, parts ...string) []byte {
 	return mac.Sum(nil)
 }
 
-// claim is what a request says about its session.
+// claim names the session of a request, with the proof.
 type claim struct {
 	key   digest
 	nonce [nonceSize]byte
@@ -56,7 +56,7 @@ type claim struct {
 	proof []byte
 }
 
-// claimOf reads a request's claim. There is one way to write it.
+// claimOf reads the claim of a request, which has one header Authorization.
 func claimOf(r *http.Request) (c claim, ok bool) {
 	values := r.Header.Values("Authorization")
 	if len(values) != 1 {
@@ -82,8 +82,8 @@ func (c claim) proves(key string, r *http.Request, body []byte) bool {
 	return hmac.Equal(c.proof, macOf(key, requestProof, r.Method, "\n", r.RequestURI, "\n", c.text, "\n", string(body)))
 }
 
-// answer is the console's proof: that it has the key too. It stands for the whole connection, so it
-// comes before the body.
+// answer is the proof that the console has the key too. It covers the nonce alone: the header that has
+// it comes before the body.
 func (c claim) answer(key string) string {
 	return base64.RawURLEncoding.EncodeToString(macOf(key, answerProof, c.text))
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/openclawos/ocipd/internal/base/peer"
 )
 
-// maxConnections bounds the connections of this user's, and maxForeign those of other users and of
-// nobody that can be told: they are refused when they ask, and cannot keep a browser out.
+// maxConnections bounds the connections of this user, and maxForeign those of other users and of users
+// that the system does not name: their requests are refused, and they cannot keep a browser out.
 const (
 	maxConnections = 256
 	maxForeign     = 16
