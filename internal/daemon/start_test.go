@@ -121,8 +121,8 @@ func waitFor(t testing.TB, what string, is func() bool) {
 	}
 }
 
-// copyState copies the state of a running daemon, as after its death, without the index: the daemon
-// makes that from the log, and its files come and go meanwhile.
+// copyState copies the state of a running daemon, as after its death, without the files that come
+// and go meanwhile: the index, which the daemon makes from the log, and what is half-written.
 func copyState(t testing.TB, h *harness, to string) {
 	t.Helper()
 	state := os.DirFS(h.path("state"))
@@ -132,7 +132,7 @@ func copyState(t testing.TB, h *harness, to string) {
 			return err
 		case e.IsDir():
 			return os.MkdirAll(filepath.Join(to, path), 0o700)
-		case strings.HasPrefix(e.Name(), "ocipd.index"):
+		case strings.HasPrefix(e.Name(), "ocipd.index"), strings.HasSuffix(e.Name(), ".part"):
 			return nil
 		}
 		data, err := fs.ReadFile(state, path)
