@@ -37,7 +37,7 @@ func Isolated(m *testing.M, keep ...string) *Tests {
 // Tests are the tests of a package: a [testing.M].
 type Tests struct {
 	m *testing.M
-	// dir has links to programs.
+	// dir has links to programs in bin. Nothing else is there before a test makes it.
 	dir string
 }
 
@@ -71,8 +71,13 @@ func (t *Tests) RunWith(dir *string, root string, packages ...string) int {
 const byGoTest = "-test.paniconexit0"
 
 func (t *Tests) isolate(keep []string) error {
+	bin := filepath.Join(t.dir, "bin")
+	if err := os.Mkdir(bin, 0o700); err != nil {
+		return err
+	}
 	env := map[string]string{
-		"PATH": t.dir, "HOME": "/nonexistent", "XDG_RUNTIME_DIR": "/nonexistent/run",
+		// Programs that keep something at home, as the go command does, make the folder.
+		"PATH": bin, "HOME": filepath.Join(t.dir, "home"), "XDG_RUNTIME_DIR": filepath.Join(t.dir, "run"),
 		"USER": "tester", "LOGNAME": "tester", "LANG": "C.UTF-8", "TZ": "UTC",
 		// The race detector would have each program that is started wait a second at its end.
 		"GORACE": "atexit_sleep_ms=0",
@@ -96,7 +101,7 @@ func (t *Tests) isolate(keep []string) error {
 	for _, name := range programs() {
 		// What is not here is missed by the tests that need it.
 		if path, err := exec.LookPath(name); err == nil && filepath.IsAbs(path) {
-			if err := os.Symlink(path, filepath.Join(t.dir, name)); err != nil {
+			if err := os.Symlink(path, filepath.Join(bin, name)); err != nil {
 				return err
 			}
 		}
