@@ -43,6 +43,6 @@
 //   - skill: makes the Agent Skills about tasks, in English and Chinese, from the tables
 //     of phases, roles and tools
 //   - toolgate: an MCP server over stdio that answers the hooks of an agent's runtime
-//   - toolmap: describes which tools of an MCP server send messages, to whom, and the
-//     permitted values of other arguments
+//   - toolmap: describes which tools of an MCP server send messages, to whom, and the permitted
+//     values of other arguments; finds the map of a server by its command line
 package bridge

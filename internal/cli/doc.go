@@ -12,7 +12,8 @@
 // kernel, task, daemon and bridge.
 //
 //   - approvalcmd: the commands about approval requests and grants
-//   - approvalsui: how people see and decide approval requests: live screen, text, signatures
+//   - approvalsui: how people see and decide approval requests: list, live screen, prompts,
+//     signatures; the words about one request are those of internal/approval/describe
 //   - auditcmd: the commands about the audit log
 //   - configcmd: the commands about the configuration and the policy
 //   - consolecmd: the commands of the console, the page in a browser

@@ -4,7 +4,7 @@
 //
 // The folder internal/fleet holds the rules for daemons of one tenant on several machines, as pure
 // functions: no I/O, no clock, no randomness besides that of the ciphers. Its packages may import
-// each other and those of base.
+// each other and those of base. The daemon applies them in internal/kernel (fleet*.go).
 //
 //   - beat: what each host says of itself every 15 seconds
 //   - fleetapi: the parameters and results of the methods of a fleet

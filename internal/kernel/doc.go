@@ -6,6 +6,11 @@
 // handed connections as [api.Link]s. It has one rule: internal/ocip decides a message,
 // internal/store commits the decision, and only the commit's own callback lets anything out.
 //
+// Begin at dispatch.go for an outgoing message, at receive.go for an incoming one, and at hold.go
+// for a held one. leave.go checks a message that has waited again, the tenant wall included, before
+// the outbox delivers it. The files fleet*.go send frames to other hosts, and check those that come
+// back, with their receipts.
+//
 // # The folder
 //
 // The folder internal/kernel holds the life of one message, from the call to the delivery. Its

@@ -15,7 +15,8 @@
 // decision, the detectors, the policy, the directory. Its packages may import each other and those
 // of base.
 //
-//   - commitment: finds commitments in a text
+//   - commitment: finds commitments in a text, and for each whether it stands in the body, a quote
+//     or code; keywords.go of internal/ocip decides what a keyword alone does
 //   - content: finds secrets and markings in a text, which raise its level
 //   - directory: agents, counterparties, routes and addresses, looked up in the
 //     configuration alone
