@@ -14,13 +14,13 @@ func newDoctor(s *shell) *cobra.Command {
 			"  ocipd doctor --quiet\n" +
 			"  ocipd doctor --fix",
 		Short: "check everything the daemon needs, and print the fix",
-		Long: `Check the machine, the configuration, the rules for strangers, grants of apps,
-signers, files and their modes, the daemon, its service, clock, disk, policy and
-the end of the audit log. Of each agent runtime that ocipd integrate has put behind the
-daemon, an agent is made to send a canary, which has to be refused (--no-canary leaves
-that out: it takes a turn of the agent's model). No daemon is needed; one may run. Each line is pass,
-warn or fail with the fix; a fail makes the exit code 1. "ocipd audit verify"
-reads the whole log.`,
+		Long: `Check the machine, the configuration, the rules for strangers, grants of
+apps, signers, files and their modes, the daemon, its service, clock, disk, policy and
+the end of the audit log. It also tries the gate of each agent runtime that ocipd
+integrate has put behind the daemon with a canary, a message that the daemon must
+refuse. OpenClaw's canary takes a turn of the agent's model; --no-canary leaves all of
+them out. No daemon is needed; one may run. Each line is pass, warn or fail with the
+fix; a fail makes the exit code 1. "ocipd audit verify" reads the whole log.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			d := doctor.New(cmd.Context(), &s.Process)

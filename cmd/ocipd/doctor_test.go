@@ -836,7 +836,7 @@ func TestDoctorOfPeople(t *testing.T) {
 		{"two tenants without a channel", "  - {id: rival, app: '@globex/rival', instance_id: rival-1, user_id: rival, org_unit: g, tenant_id: globex}", "", "access", doctor.Pass, "no app is given a channel"},
 		{"declared", "access: {apps: {'@acme/tg': {channels: [telegram]}}}", "", "access", doctor.Pass, "what 1 app may do is declared"},
 		{"undeclared", "access: {apps: {'@acme/tg': {}}}\nroutes: [{session: 'telegram:*', agent: alice}]", "", "access", doctor.Fail, "no daemon starts with it"},
-		{"no signatures", "", "", "who", doctor.Pass, "It cannot know that a person decides"},
+		{"no signatures", "", "", "who", doctor.Pass, "It does not recognize a process that detached itself"},
 		{"apps decide", "ipc: {apps_may_operate: true}", "", "who", doctor.Fail, "APPS DECIDE ABOUT THEIR OWN MESSAGES"},
 		{"a plain key", "", "alice " + plain, "who", doctor.Warn, "while ssh-agent has it, it signs for every process of yours, and keeps no app out"},
 		{"a key that waits", "", "alice namespaces=\"approval@ocipd\" " + touch, "who", doctor.Pass, "each decision is signed by a key that waits for a touch"},

@@ -127,7 +127,7 @@ func commandGroups(s *shell) []commandGroup {
 	return []commandGroup{
 		{"Run", []*cobra.Command{newDemo(s), newServe(s), newService(s), kernelcmd.NewStatus(p), newDoctor(s), newBackup(s), newRestore(s), fleetcmd.New(p), runtimecmd.NewIntegrate(p), sendcmd.NewSend(p), sendcmd.NewCheck(p)}},
 		{"Decide", []*cobra.Command{consolecmd.New(p), approvalcmd.New(p), approvalcmd.NewPreapprovals(p), approvalcmd.NewJudge(p), exchangecmd.New(p), contactcmd.New(p), kernelcmd.NewPause(p), kernelcmd.NewResume(p), kernelcmd.NewQueue(p)}},
-		{"Tasks", []*cobra.Command{taskcmd.New(p), taskcmd.NewRunner(p), taskcmd.NewProse(p), taskcmd.NewLobster(p), runtimecmd.NewACP(p), runtimecmd.NewMCP(p), runtimecmd.NewMCPProxy(p), runtimecmd.NewMCPConnect(p), runtimecmd.NewA2AProxy(p), runtimecmd.NewToolGate(p), runtimecmd.NewHook(p)}},
+		{"Agents and tasks", []*cobra.Command{taskcmd.New(p), taskcmd.NewRunner(p), taskcmd.NewProse(p), taskcmd.NewLobster(p), runtimecmd.NewACP(p), runtimecmd.NewMCP(p), runtimecmd.NewMCPProxy(p), runtimecmd.NewMCPConnect(p), runtimecmd.NewA2AProxy(p), runtimecmd.NewToolGate(p), runtimecmd.NewHook(p)}},
 		{"Evidence", []*cobra.Command{auditcmd.New(p)}},
 		{"Rules", []*cobra.Command{configcmd.New(p), configcmd.NewPolicy(p), contentcmd.New(p), contentcmd.NewMeasure(p)}},
 		{toolsGroup, []*cobra.Command{kernelcmd.NewCall(p), newProtocol(s), kernelcmd.NewDebug(p), newVersion(s), newMan(s)}},

@@ -53,14 +53,13 @@ func newList(p *approvalsui.People) *cobra.Command {
 			"  ocipd approvals list --agent alice --flat\n" +
 			"  ocipd approvals list --state all --order age --json",
 		Short: "list pending approval requests by agent, likeliest first",
-		Long: `List pending approval requests by agent, likeliest first: those that a rule holds
-and no guess, then messages held for their words, by how likely these commit
-somebody (high, medium, low, and why), the oldest first among equals. --order age
-lists the oldest first. Similar requests share a row: the same agent,
-counterparty, reason, likelihood and first line, which may differ in requests that
-hardly commit anybody. A flooding agent's surplus is
-only counted, so that every agent is seen; --agent and --flat show all. The ids
-can be passed to the other commands. --json prints one request a line.`,
+		Long: `List pending approval requests by agent: first those that a rule holds,
+then messages held for their words, with the likelihood of a commitment (high, medium or
+low) and its reasons, the likeliest and then the oldest first. --order age lists the
+oldest first. Requests with the same agent, counterparty, reason, likelihood and first
+line share a row; if the likelihood is low, the first lines may differ. If an agent has
+very many requests, the list counts the rest, so that no other agent is hidden; --agent
+and --flat show all. --json prints one request a line.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.State != "" && !slices.Contains(states, f.State) {

@@ -106,9 +106,9 @@ func newDecision(p *approvalsui.People, decision string) *cobra.Command {
 		flags.StringVar(&f.Content, "content", "", "say this `TEXT` in place of the message, - reads it from stdin")
 	case api.DecideDeny:
 		c.Short = "deny a request"
-		c.Long = "Deny a request. Of a message, the app that asked is told, and its exchange ends as denied.\n" +
-			"What was approved and not fetched yet, by a runtime that sends its messages itself or by an agent\n" +
-			"that asks for a tool again, is taken back.\n\n" + signed
+		c.Long = "Deny a request. If it is about a message, the daemon tells the app that asked, and the exchange ends\n" +
+			"as denied. This also takes back an approval that was not used yet: of a message that a runtime sends\n" +
+			"itself, or of a tool call that the agent has not repeated.\n\n" + signed
 	case api.DecideChanges:
 		c.Short = "deny what a task would do, and ask for changes"
 		c.Long = "Deny an effect that a task asks for, as it is. The task may ask for another one: --note says\n" +

@@ -16,12 +16,12 @@ func NewJudge(p *cli.Process) *cobra.Command {
 		Use:     "judge",
 		Example: "  ocipd judge",
 		Short:   "ask a model of your own whether held messages commit anybody",
-		Long: `Ask the model of ocip.judge whether messages commit anybody that only a guess about
-their words holds. By ocip.judge.may, the answer stands in the request for the person
-who decides (annotate), or a no also sends the message (release). It is off unless
-ocip.judge.url is set. It runs in the foreground until it is interrupted, and reads the
-configuration anew for each message. Without an answer in time and in form, a message
-waits for a person as before.`,
+		Long: `Ask the model of ocip.judge about messages that are held only because of
+a guess about their words: do they commit anybody? With ocip.judge.may: annotate, the
+person who decides sees the answer; with release, a no also sends the message. It is off
+unless ocip.judge.url is set. It runs in the foreground until it is interrupted, and
+reads the configuration anew for each message. Without an answer in time and in form, a
+message waits for a person as before.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			server := func() (*judge.Server, error) {

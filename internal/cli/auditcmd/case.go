@@ -33,12 +33,12 @@ func newCase(s *cli.Process) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "case DIR",
 		Short: "write the records of one case, with their proofs, into a folder",
-		Long: `Write a folder for an investigator or a court: the records of one task, exchange,
-approval request or agent, or of a time; the receipt of each; the configuration,
-policies and signers that were in force at them; a page in plain language with a
-timeline (case.html); and verify.py, which checks the folder with nothing but
-Python. What became of a message or a request belongs to its case. Texts that were
-kept encrypted (audit.content) are in it with --identity, secrets masked.
+		Long: `Write a folder for an investigator or a court: the records of one task,
+exchange, approval request or agent, or of a time; the receipt of each; the
+configuration, policies and signers that were in force at them; a page in plain language
+with a timeline (case.html); and verify.py, which checks the folder with nothing but
+Python. The case of a message or a request includes all that followed from it.
+--identity adds the texts that were kept encrypted (audit.content), with secrets masked.
 Write down the SHA-256 that is printed: it stands for the whole folder.`,
 		Example: "  ocipd audit case --exchange 01a1fa2b-9a2e-761b-b52b-6f34bf753fca case-17\n" +
 			"  ocipd audit case --agent agent-alice-1 --since 2026-11-01 --until 2026-11-08 week-45",

@@ -19,13 +19,14 @@ func newRebuild(s *cli.Process) *cobra.Command {
 		Use:     "rebuild-state FILE",
 		Example: "  ocipd audit rebuild-state new.db",
 		Short:   "make the rows of a stopped daemon anew from its log, in a new database",
-		Long: `Make the rows of a stopped daemon anew from its log, in a new database, and say what
-differed. The daemon's own database is not changed. Columns that no record holds are
-copied from it: who the counterparty of an exchange is, its session and transcript;
-texts of requests; words and receivers of grants; who paused. Look at them, and then
-put FILE in the place of the database. A row of which the log does not say enough, such as
-a request that was deleted, and each row that somebody else than the daemon has written,
-is left and named, and ends the command with exit code 4: a daemon may not start with it.`,
+		Long: `Make the rows of a stopped daemon anew from its log, in a new database,
+and say what differed. The daemon's own database is not changed. Columns that no record
+holds are copied from it: who the counterparty of an exchange is, its session and
+transcript; texts of requests; words and receivers of grants; who paused. Look at them,
+and then put FILE in the place of the database. The command leaves and names each row
+that the log does not fully describe, such as a deleted request, and each row that was
+not written by the daemon. It then exits with 4, because a daemon may not start with the
+new database.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cfg, err := s.Places("store.url", "audit.keys")

@@ -42,12 +42,11 @@ func newVerify(s *cli.Process) *cobra.Command {
 		Long: "Read every byte of an audit log and check it: the chain from record to record, the Merkle tree,\n" +
 			"the signed checkpoints in the log, and those that were kept outside it. It needs no daemon, may\n" +
 			"run beside one, and changes nothing.\n" +
-			"Without PATH it checks all that this daemon answers from, and that it agrees: mirror, database,\n" +
-			"Merkle tree and index, with this daemon's public key and checkpoints, and the seals of the\n" +
-			"database's other rows; with --database the database alone. PATH is a copy: a directory with segments, a file of lines, or\n" +
-			"a compressed segment. A copy is held against what --key, --checkpoints and --with-receipts\n" +
-			"name, and nothing else is trusted. A fault ends it with exit code 4 and names the first bad\n" +
-			"record.",
+			"Without PATH it checks that mirror, database, Merkle tree and index agree with each other and with this\n" +
+			"daemon's public key and checkpoints, and the seals of the database's other rows; with --database it\n" +
+			"checks the database alone. PATH is a copy: a directory with segments, a file of lines, or a compressed\n" +
+			"segment. A copy is compared only with what --key, --checkpoints and --with-receipts name. If there is\n" +
+			"a fault, the command names the first bad record and exits with 4.",
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			l, about, err := f.log(s, strings.Join(args, ""))
@@ -389,13 +388,13 @@ func tellOutside(s *cli.Process, l *verify.Log, f *verify.Findings) {
 	case len(l.Against) == 0:
 		s.Say("compared with no checkpoint from outside: a cut tail, or an older copy, would not show")
 	case f.Elsewhere == 0 && f.Here > 0:
-		s.Say("held up to record %d by files of this machine alone: a cut tail, or an older copy, would not show if somebody changed them too; name a checkpoint from elsewhere (--checkpoints, --with-receipts, --witness)", f.Here)
+		s.Say("checkpoints on this machine confirm it up to record %d: if somebody changed them too, a cut tail or an older copy would not show; name a checkpoint from elsewhere (--checkpoints, --with-receipts, --witness)", f.Here)
 	case f.Elsewhere == 0:
-		s.Say("held outside by nothing that counts: a cut tail, or an older copy, would not show")
+		s.Say("no checkpoint from outside confirms any of it: a cut tail, or an older copy, would not show")
 	case after == 0:
-		s.Say("held outside to the last record")
+		s.Say("checkpoints from elsewhere confirm every record")
 	default:
-		s.Say("held outside up to record %d: if the log was cut or rewritten behind it, in the last %s, that would not show", f.Elsewhere, term.Count(int(after), "record"))
+		s.Say("checkpoints from elsewhere confirm it up to record %d: if the log was cut or rewritten behind that, in the last %s, it would not show", f.Elsewhere, term.Count(int(after), "record"))
 	}
 }
 
@@ -409,7 +408,7 @@ func tellBeside(s *cli.Process, l *verify.Log, f *verify.Findings) {
 		also = "a Merkle tree and an index that match it"
 	}
 	if f.Rows {
-		also += "; nobody else has changed its other rows, and those that decisions are made by are as the log says"
+		also += "; nobody else has changed its other rows, and the rows that decisions depend on match the log"
 	}
 	s.Say("%s holds the same log, with %s", term.Printable(l.Database), also)
 	if f.Behind > 0 {

@@ -44,10 +44,10 @@ goes on until you interrupt it. If a console runs already, its page is opened.
 "ocipd service install --console" has your service manager start it when it is
 needed. Started with sockets of a service manager, it only serves the page.
 
-The link works once, for 60 seconds; the page then lasts 12 hours, or as long as
-the console runs. Nobody but your own processes gets an answer, and no app and no
-process that an app has started. A decision needs a passkey if decisions are
-signed: "ocipd console enrol".`,
+The link works once, for 60 seconds; the page then lasts 12 hours, or as long as the
+console runs. The page answers only your own processes, and among them no app and no
+process that an app has started. A decision needs a passkey if decisions are signed:
+"ocipd console enrol".`,
 	})
 	another := c.RunE
 	c.RunE = func(cmd *cobra.Command, args []string) error {

@@ -260,11 +260,10 @@ func newContactsBind(s *command) *cobra.Command {
 		Use:   "bind [SESSION]",
 		Short: "mark a session as your own, or as somebody's of the directory file",
 		Long: `Name the owner of a session: with --me the owner of your agent, who is no
-stranger to it; with --to the entry of the directory file with this user or
-instance id. Without a session, --me proposes those that nobody knows and that
-somebody wrote from, the newest first: write to your agent first. Rooms are not
-proposed. --yes takes the first one that a channel's app brought, not one that
-the agent's own app reports. ` + afterwards,
+stranger to it; with --to the entry of the directory file with this user or instance id.
+Without a session, --me proposes unknown sessions with incoming messages, the newest
+first, and no rooms: so first write to your agent. --yes takes the first of them that
+the app of a channel reported; a report by the agent's own app is not enough.` + afterwards,
 		Example: "  ocipd contacts bind --me\n  ocipd contacts bind telegram:4711 --me\n  ocipd contacts bind signal:dave --to dave",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -52,11 +52,10 @@ likelihood, and those of each value of a column of the file: "kind" if it has on
 the member that --by names, such as a kind of traffic. A useless hold has the
 reasons that weighed most below it.
 
---compare runs another configuration over the same texts, and lists what the two
-do not hold alike, or do not raise to the same level.
-
---from-log reads no texts: it counts, in the daemon's own record, what people did
-with the messages that each rule held.`,
+--compare runs another configuration over the same texts, and lists the texts that only
+one of the two holds, or to which they give different levels. --from-log reads no file:
+it counts people's decisions about the messages that each rule held, from the daemon's
+log.`,
 		Args: func(_ *cobra.Command, args []string) error { return f.check(args) },
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {

@@ -130,9 +130,9 @@ func (d *Examiner) operators() (found []Diagnosis) {
 	}
 	file := d.cfg.Approvals.AllowedSigners
 	if file == "" {
-		return []Diagnosis{passed("decisions need no signature. The operator socket knows the user of a process and whether it is an app's, or was started by one. " +
-			"It cannot know that a person decides: not of a process that detached itself from an app, that started the app, or that was handed an open connection").
-			advise("for decisions that none of them can make: a key that waits for a touch (ssh-keygen -t ed25519-sk), and approvals.allowed_signers")}
+		return []Diagnosis{passed("decisions need no signature. The daemon refuses decisions of apps and of processes that an app has started. " +
+			"It does not recognize a process that detached itself from an app, started the app, or was given an open connection").
+			advise("to let only people decide, demand signatures by a key that waits for a touch: ssh-keygen -t ed25519-sk, and approvals.allowed_signers")}
 	}
 	text, err := os.ReadFile(file)
 	if err != nil {

@@ -22,10 +22,10 @@ func newAdd(s *cli.Process) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "add ROSTER LINES",
 		Short: "add a host to the roster, or replace its lines",
-		Long: `Add the lines that "ocipd fleet join" has printed on a host to the roster, and
-sign its next version. LINES is a file, or - for the standard input, and has one
-host and agents of that host alone. An operator has to have signed the roster:
-you sign the lines that it has too.
+		Long: `Add the lines that "ocipd fleet join" has printed on a host to the
+roster, and sign its next version. LINES is a file, or - for the standard input, and has
+one host and agents of that host alone. The roster must already have an operator's
+signature, because yours covers its earlier lines too.
 
 The command shows the host, the fingerprints of its keys and its agents, and
 asks. "ocipd fleet join" prints the same fingerprints on the host: compare them,

@@ -228,9 +228,9 @@ func newLeave(s *cli.Process) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "leave ROSTER HOST",
 		Short: "take a host and its agents out of the roster",
-		Long: `Take a host and its agents out of the roster, and sign its next version. A host
-with that version takes nothing more from the one that has left. An operator has
-to have signed the roster.`,
+		Long: `Take a host and its agents out of the roster, and sign its next version.
+A host that has the new version accepts nothing more from the host that left. The roster
+must already have an operator's signature.`,
 		Example: "  ocipd fleet leave fleet.jsonl laptop-a --key ~/.ssh/id_ed25519",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {

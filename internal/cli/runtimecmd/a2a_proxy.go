@@ -37,9 +37,9 @@ func NewA2AProxy(s *cli.Process) *cobra.Command {
 		Long: `Stand between an agent and its peers in the A2A protocol (version 1.0, and the names of
 0.3), and have the daemon decide about each message, task, artifact and card.
 
-Without --listen, PEER is another party's agent. The agent's client speaks to an address on
-this machine as to the peer: to the agent card whose address is written to stdout. The
-address stays the same, and is known to those who know the agent's token.
+Without --listen, PEER is another party's agent. The agent's client speaks to an address
+on this machine as to the peer: to the agent card whose address is written to stdout.
+The address stays the same, and only a holder of the agent's token can know it.
 
 With --listen, AGENT is the agent's own A2A server, and its peers reach it at ADDRESS. That
 needs --cert and --key, unless ADDRESS is one of this machine alone.

@@ -36,13 +36,13 @@ func newACPRun(s *command) *cobra.Command {
 		Example: "  ocipd acp run --token-file builder.token\n" +
 			"  ocipd acp run --token-file checker.token --task tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7",
 		Short: "run an actor's agent on an attempt or a review",
-		Long: `Run the agent of an actor (tasks.actors[].acp) on its attempt at a task, or on its
-review of one, by the token of a grant. The agent gets the task, its MCP server, and
-nothing else of the daemon. What it asks permission for is decided by the policy, or by a
-person: ocipd approvals. The daemon records how the agent goes on and how it ends.
+		Long: `Run the agent of an actor (tasks.actors[].acp) on its attempt at a task,
+or on its review of one, by the token of a grant. The agent gets the task and the task's
+MCP server, and nothing else of the daemon. If it asks for permission, the policy or a
+person (ocipd approvals) decides. The daemon records the agent's progress and its end.
 
-This is no sandbox: what the agent's program can do without asking, it can do. Give the
-actor acp.wrap for that.`,
+This is no sandbox: it does not stop what the agent's program does without asking. For a
+sandbox, set acp.wrap of the actor.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			// If the reader of the output goes away, the agent's work continues.

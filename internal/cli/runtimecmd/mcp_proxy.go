@@ -28,21 +28,23 @@ func NewMCPProxy(s *cli.Process) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "mcp-proxy --agent ID [--map FILE] {-- SERVER [ARG]... | --url URL}",
 		Short: "have each call of an MCP server decided first",
-		Long: `Start an MCP server over stdin and stdout, and have the daemon decide about each call of
-its tools, in the name of an agent: what sends a message as that message, and every other
-one, and what is read of it, as a call of a tool ("tools" of the configuration). Which
-tools send what to whom says a map: one that comes with ocipd and is found by what the
-server says of itself, or --map; ocipd mcp-proxy explain shows it. A tool that is in no
-map and has a text and a recipient is taken for one that sends.
+		Long: `Start an MCP server over stdin and stdout, and have the daemon decide
+about each call of its tools, in the name of an agent. It decides about a call that
+sends a message as about the agent's own messages, and about all other calls and their
+results as tool calls ("tools" of the configuration). A map describes which tools send
+what to whom. ocipd has maps for many servers and finds the right one by itself; --map
+names another, and ocipd mcp-proxy explain shows it. A tool that is in no map but has a
+text and a recipient counts as one that sends.
 
 The agent has no app and speaks by a grant: ocipd task grant --agent ID --out FILE. Its
-token stands in --token-file, OCIPD_TOKEN_FILE or OCIPD_TOKEN; the server does not see it.
-What a person has to approve keeps its call open, and is then answered HELD and sent once
-it is approved. Without a running daemon no tool is called.
+token stands in --token-file, OCIPD_TOKEN_FILE or OCIPD_TOKEN; the server does not see
+it. A message that needs a person's approval keeps its call open for --hold; then the
+call is answered HELD, and the message is sent once it is approved. Without a running
+daemon no tool is called.
 
-With --url, the server is one over HTTP, and its clients connect to an address on this
-machine that is written to stdout and stays the same: it is known to those who know the
-agent's token.`,
+With --url, the server is one over HTTP. Its clients connect to an address on this
+machine, which the command prints. The address stays the same, and only a holder of the
+agent's token can know it.`,
 		Example: "  ocipd mcp-proxy --agent ann --token-file ~/ann.token -- npx -y mcp-discord\n" +
 			"  claude mcp add slack -- ocipd mcp-proxy --agent ann --token-file ~/ann.token \\\n" +
 			"    -- npx -y @modelcontextprotocol/server-slack\n" +
@@ -114,9 +116,10 @@ func newMCPExplain(s *cli.Process) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "explain [--map FILE] {-- SERVER [ARG]... | --url URL}",
 		Short: "show which tools of an MCP server are decided about",
-		Long: `Start an MCP server, list its tools, and show for each as what the daemon decides about
-it: as a message, by the map or by a guess from the names of its arguments, or as a call of
-a tool. All is written as a map, to be put into a file for --map.`,
+		Long: `Start an MCP server and list its tools. For each, show whether the daemon
+decides about it as a message (by the map, or by a guess from the names of its
+arguments) or as a tool call. The output is a map, which you can put into a file for
+--map.`,
 		Example: "  ocipd mcp-proxy explain -- npx -y mcp-discord > discord.yaml",
 		RunE: func(cmd *cobra.Command, command []string) error {
 			target, m, err := serverOf(address, given, "", command)

@@ -29,10 +29,10 @@ func (t *command) newBoard() *cobra.Command {
 		Use:     "board",
 		Example: "  ocipd task board\n  ocipd task board --watch 2s",
 		Short:   "show open tasks by phase, those that need a person first",
-		Long: `Show open tasks: first those that wait for a person, with the command that answers,
-then the others by phase, and last those that were done last. With --watch it is
-live: on a terminal in place, otherwise one after another. With an orchestrator's
-token it has the tasks that are ready for it alone.`,
+		Long: `Show open tasks: first those that wait for a person, with the command
+that answers, then the others by phase, and at the end the tasks that were completed
+last. --watch repeats it, on a terminal in place. With an orchestrator's token it shows
+only the tasks that are ready for that orchestrator.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if every <= 0 {

@@ -71,9 +71,9 @@ func newEffectPlan(t *command) *cobra.Command {
 		Example: "  ocipd task effect plan --task tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --key deploy-staging --kind deployment --input build/billing.tar -- bin/deploy staging\n" +
 			"  ocipd task effect plan --task tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --key tell-ops --kind notification --params '{\"to\": \"ops\"}'",
 		Short: "plan an effect ahead, so that reviewers see it",
-		Long: `Plan something to be done in the world: a command that follows --, or, with --params,
-what somebody does who is no command. Nothing is done before a person has approved it.
---undo names the command that undoes it, which is approved with it.`,
+		Long: `Plan an effect: a command after --, or, with --params, an act that no
+command does, such as a call to a client. It happens only after a person has approved
+it. --undo names the command that undoes it, which is approved with it.`,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			p.Write = write(id)
 			if p.Params, err = given("params", params); err != nil {

@@ -50,10 +50,11 @@ func (t *command) newEffectRun() *cobra.Command {
 		Example: "  ocipd task effect run --task tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --key deploy-staging --json\n" +
 			"  ocipd task effect run --task tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --key call-the-client --out run.token",
 		Short: "run an approved effect once; a repetition gets the first result",
-		Long: `Run an approved effect once. A repetition gets what came of the first run. One that is
-no command is the caller's to do now: the token is shown once, or written to a file that
-nobody else can read, and ` + "`ocipd task effect finish`" + ` says within 10 minutes how it
-went. The exit code is 0 if it was done, or is the caller's to do now, else 1.`,
+		Long: `Run an approved effect once; a repetition prints the first result. If the effect is no
+command, the caller does it now: the command shows a token once, or writes it to a file
+that nobody else can read, and the caller reports the outcome within 10 minutes by
+` + "`ocipd task effect finish`" + `. The exit code is 0 if the effect was done or the caller has
+to do it now, else 1.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if digest == "" {
@@ -166,9 +167,9 @@ func (t *command) newEffectFinish() *cobra.Command {
 		Example: "  ocipd task effect finish eff_01a1fe46-d68f-77d6-9611-d5a7674802c7 --task tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --run-token-file run.token\n" +
 			"  ocipd task effect finish eff_01a1fe46-d68f-77d6-9611-d5a7674802c7 --task tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --run-token-file - --outcome failed --receipt '{\"said\": \"nobody answers\"}' < run.token",
 		Short: "say how an effect went that was yours to do",
-		Long: `Say how an effect went that is no command: whoever ran it by ` + "`ocipd task effect run`" + `
-was told to do it, and has the token of that run. Where nobody says so within 10 minutes, its
-outcome is unknown, and a person settles it.`,
+		Long: `Report the outcome of an effect that is no command, with the token that
+` + "`ocipd task effect run`" + ` gave for it. Without a report within 10 minutes the outcome is
+unknown, and a person settles it.`,
 		ValidArgsFunction: t.completeEffect,
 		Args:              cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
@@ -221,9 +222,9 @@ func (t *command) newEffectSettle() *cobra.Command {
 		Example: "  ocipd task effect settle --task tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7\n" +
 			"  ocipd task effect settle eff_01a1fe46-d68f-77d6-9611-d5a7674802c7 --task tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --outcome done --note 'it is deployed'",
 		Short: "settle a run whose outcome is unknown",
-		Long: `Say how a run ended of which nobody knows: what is known of it is shown first. Look
-in the world whether it was done. Without --outcome, at a terminal, it is asked for,
-and without EFFECT for each such run of the task.`,
+		Long: `Settle a run whose outcome is unknown. First find out whether the effect happened; the
+command shows what the daemon knows of the run. Without --outcome a terminal asks for it,
+and without EFFECT it asks about each such run of the task.`,
 		ValidArgsFunction: t.completeEffect,
 		Args:              cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -26,12 +26,13 @@ func newGrant(t *command) *cobra.Command {
 			"  ocipd task grant lead --expires 24h\n" +
 			"  ocipd task grant --agent alice --out alice.token",
 		Short: "give an actor or an agent a token",
-		Long: `Give an actor a token: for one task, where an executor's is for the running attempt
-and a reviewer's for what is reviewed now, or without --task for all that is the actor's.
-With --agent, which the operator alone can use, the token lets its holder send and
-read messages as an agent that has no app, besides the actor or without one. The
-token is shown once, or written to a file that nobody else can read, and the grant's id
-is said with it. Whoever uses it first has it.`,
+		Long: `Give an actor a token. With --task it is for that task alone: an
+executor's for the running attempt, a reviewer's for the present review. Without --task
+it is for all tasks of the actor. With --agent, the holder sends and reads messages as
+an agent that has no app, as well as acting as the actor if one is named; only the
+operator can use that flag. The token is shown once with the id of its grant, or written
+to a file that nobody else can read. The first program that uses the token is bound to
+it (--bind).`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 && p.Agent == "" {

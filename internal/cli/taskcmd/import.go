@@ -23,16 +23,14 @@ func (t *command) newImport() *cobra.Command {
 		Example: "  ocipd task import ~/billing\n" +
 			"  ocipd task import ~/billing --apply",
 		Short: "take over the tasks of a project of the first version",
-		Long: `Take over the tasks that a project kept in files before there was a task store:
-shared/blackboard.json, specs/ID.md and .beads/issues.jsonl. Without --apply nothing is
-changed, and no daemon is asked: the report says what each task would become, what it
-lacks before anybody may work on it, what has no place and is left out, and which
-texts tell agents to go on as before.
-
-What was closed becomes completed, marked as imported; what had stopped becomes
-circuit_open; all else begins in spec_draft, as no gate was passed here. Each task is
-imported once: a further run goes on where an earlier one ended. Only the operator
-imports.`,
+		Long: `Take over the tasks that a project kept in files before there was a task
+store: shared/blackboard.json, specs/ID.md and .beads/issues.jsonl. Without --apply
+nothing changes and no daemon is needed: the report lists for each task its new phase,
+what it lacks before anybody may work on it, and what cannot be imported, and it names
+texts that still tell agents to work as before. A closed task becomes completed and
+marked as imported, a stopped one circuit_open, and all others begin in spec_draft,
+because they have passed no gate here. Each task is imported once; a further run
+continues where an earlier one ended. Only the operator imports.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if apply && dryRun {

@@ -36,9 +36,9 @@ asks for approval and pauses; once a person has approved and the task is in
 ready_to_resume it is resumed, and runs the effect. ocipd task files writes such a
 workflow; it is given task_id and key.
 
-Lobster decides nothing: that the effect is approved, that it is run once, and that it
-was done is what the daemon says. Whatever is killed on the way, run the same again: an
-effect that is done answers with what came of it. Never resume with an old token.
+Lobster decides nothing: the daemon says whether the effect is approved and done, and
+runs it once. If anything is killed on the way, run the same command again: for an
+effect that is done it prints the first result. Never resume with an old token.
 
 It takes the token of an actor with the role lobster, or an orchestrator's. The exit
 code is 0 if the effect was done, else 1.`,

@@ -33,9 +33,9 @@ line and column; errors exit with 1.
 Beside the published grammar (skill 0.15.0) these are errors: a loop without max, a
 choice on the phase with an option that is no phase, a tool that is used and not
 declared, and an agent or function other than the orchestrator that is told of
-task_transition, task_open_circuit, task_close_circuit or task_run_effect. Who has
-which role is its name: orchestrator, executor, spec-reviewer, quality-reviewer or
-lobster, or one of these and more after it. A retry on an executor is a warning.
+task_transition, task_open_circuit, task_close_circuit or task_run_effect. An agent's name
+begins with its role: orchestrator, executor, spec-reviewer, quality-reviewer or lobster.
+A retry on an executor is a warning.
 
 A standalone script declares its tools in a comment: # tools: mcp:ocipd, cli:lobster`,
 		Args: cobra.MinimumNArgs(1),

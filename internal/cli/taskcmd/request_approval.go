@@ -19,11 +19,12 @@ func (t *command) newRequestApproval() *cobra.Command {
 		Example: "  ocipd task request-approval --task tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --key deploy-staging --json\n" +
 			"  ocipd task request-approval --task tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7 --key notify --kind notification -- bin/notify ops",
 		Short: "ask a person about an effect",
-		Long: `Ask a person about an effect of a task that awaits approval: one that the task plans,
-or a command that follows. A command that is new here is planned, and reviewed before a
-person is asked (tasks.effects.late). A key that was asked about answers with what came of
-it. With --undo, ask whether an effect that was run may be undone by what was approved with it, where
-too few people, or people who may not sign any more, approved that.`,
+		Long: `Ask a person about an effect of a task that awaits approval: one that the
+task plans, or a command that follows. A new command is planned first, and reviewed
+before a person is asked (tasks.effects.late). If the key was asked about before, the
+command prints the outcome. --undo asks whether to undo an effect that was run; it is
+needed if too few people approved the undoing with the effect, or if they may no longer
+sign.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return r.ask(cmd.Context(), args) },
 	}
 	flags := c.Flags()

@@ -286,10 +286,10 @@ members of task.create.
   - the endpoint GET /invoices.csv
 
 The front matter may also have initial_phase (spec_draft or spec_review), labels,
-depends_on, effects, not_before, classification and tenant_id. The spec is what
-stands under the headings Goal, Scope, Non-goals, Inputs, Outputs, Acceptance
-criteria, Risks, or under their names in eight other languages, such as 目标 范围
-非目标 输入 输出 验收标准 风险; what it lacks is listed.`,
+depends_on, effects, not_before, classification and tenant_id. The spec consists of the
+texts under the headings Goal, Scope, Non-goals, Inputs, Outputs, Acceptance criteria,
+Risks, or under their names in eight other languages, such as 目标 范围 非目标 输入 输出 验收标准 风险;
+what it lacks is listed.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if file == "" {
