@@ -28,23 +28,20 @@ func NewMCPProxy(s *cli.Process) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "mcp-proxy --agent ID [--map FILE] {-- SERVER [ARG]... | --url URL}",
 		Short: "have each call of an MCP server decided first",
-		Long: `Start an MCP server over stdin and stdout, and have the daemon decide
-about each call of its tools, in the name of an agent. It decides about a call that
-sends a message as about the agent's own messages, and about all other calls and their
-results as tool calls ("tools" of the configuration). A map describes which tools send
-what to whom. ocipd has maps for many servers and finds the right one by itself; --map
-names another, and ocipd mcp-proxy explain shows it. A tool that is in no map but has a
-text and a recipient counts as one that sends.
+		Long: `Start an MCP server over stdin and stdout, and have the daemon decide about each call of its tools,
+in the name of an agent: about a call that sends a message as about the agent's own messages, and about
+all other calls and their results as tool calls ("tools" of the configuration). A map describes which
+tools send what to whom. ocipd has maps for many servers and finds the right one by itself; --map names
+another, and ocipd mcp-proxy explain shows it. A tool that is in no map but has a text and a recipient
+counts as one that sends.
 
-The agent has no app and speaks by a grant: ocipd task grant --agent ID --out FILE. Its
-token stands in --token-file, OCIPD_TOKEN_FILE or OCIPD_TOKEN; the server does not see
-it. A message that needs a person's approval keeps its call open for --hold; then the
-call is answered HELD, and the message is sent once it is approved. Without a running
-daemon no tool is called.
+The agent has no app and speaks by a grant: ocipd task grant --agent ID --out FILE. Its token stands in
+--token-file, OCIPD_TOKEN_FILE or OCIPD_TOKEN; the server does not see it. A message that needs a person's
+approval keeps its call open for --hold; then the call is answered HELD, and the message is sent once it
+is approved. Without a running daemon no tool is called.
 
-With --url, the server is one over HTTP. Its clients connect to an address on this
-machine, which the command prints. The address stays the same, and only a holder of the
-agent's token can know it.`,
+With --url, the server is one over HTTP. Its clients connect to an address on this machine, which the
+command prints. The address stays the same, and only a holder of the agent's token can know it.`,
 		Example: "  ocipd mcp-proxy --agent ann --token-file ~/ann.token -- npx -y mcp-discord\n" +
 			"  claude mcp add slack -- ocipd mcp-proxy --agent ann --token-file ~/ann.token \\\n" +
 			"    -- npx -y @modelcontextprotocol/server-slack\n" +

@@ -22,12 +22,11 @@ func NewToolGate(s *cli.Process) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "tool-gate --runtime NAME [--token-file FILE]",
 		Short: "answer the hooks of an agent runtime",
-		Long: `Answer the hooks of an agent runtime over stdin and stdout: the daemon
-decides whether a tool may be called, by the setting tools and the policy's package
-ocip.tool. The runtime starts this command for each session; ocipd integrate enters it.
-A call that needs a person's approval waits; in a session of Claude Code without a
-terminal it ends the session, which you resume later. Without a token this is the gate
-of the machine's settings, and uses the files that ocipd integrate keeps for the user.`,
+		Long: `Answer the hooks of an agent runtime over stdin and stdout: the daemon decides whether a tool may be
+called, by the setting tools and the policy's package ocip.tool. The runtime starts this command for each
+session; ocipd integrate enters it. A call that needs a person's approval waits; in a session of Claude Code
+without a terminal it ends the session, which you resume later. Without a token this is the gate of the
+machine's settings, and uses the files that ocipd integrate keeps for the user.`,
 		Example: "  ocipd integrate claude-code\n" +
 			"  ocipd tool-gate --runtime claude-code --token-file ~/ann.token",
 		Args: cobra.NoArgs,
