@@ -16,9 +16,10 @@ import (
 	"testing"
 )
 
-// program builds the server once for all tests of a process.
+// program builds the server once for all tests of a process, into their home, which is removed after
+// them.
 var program = sync.OnceValues(func() (string, string) {
-	dir, err := os.MkdirTemp("", "ocipd-broker")
+	home, err := os.UserHomeDir()
 	if err != nil {
 		return "", err.Error()
 	}
@@ -26,7 +27,7 @@ var program = sync.OnceValues(func() (string, string) {
 	if err != nil {
 		return "", err.Error()
 	}
-	file := filepath.Join(dir, "nats-server")
+	file := filepath.Join(home, "nats-server")
 	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", file, "github.com/nats-io/nats-server/v2")
 	build.Dir = filepath.Join(filepath.Dir(strings.TrimSpace(string(root))), "packaging", "tools")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")

@@ -453,7 +453,7 @@ func (w *world) browse(width, height int64, scheme, hash string) {
 		if err != nil {
 			w.Skip("chromium is not installed")
 		}
-		opts := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(binary), chromedp.NoSandbox, chromedp.UserDataDir(w.path("browser")), chromedp.Flag("force-color-profile", "srgb"), chromedp.Env("HOME="+w.dir))
+		opts := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(binary), chromedp.NoSandbox, chromedp.UserDataDir(w.path("browser")), chromedp.Flag("force-color-profile", "srgb"), chromedp.Env("HOME="+w.dir, "TMPDIR="+w.dir))
 		ctx, stop := chromedp.NewExecAllocator(context.Background(), opts...)
 		w.Cleanup(stop)
 		w.browser, stop = chromedp.NewContext(ctx)
