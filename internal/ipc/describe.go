@@ -4,10 +4,34 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"sync"
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/api/schema"
+	"github.com/openclawos/ocipd/internal/api/wire"
 )
+
+// description is the encoded answer of kernel.describe on one socket.
+type description []byte
+
+// Append writes it into an answer (wire.Written).
+func (d description) Append(b []byte) []byte { return append(b, d...) }
+
+// descriptions makes the answer of each socket at most once. It takes many milliseconds, is always
+// the same, and every process that may connect can ask for it as often as it likes.
+func (s *Server) descriptions() map[face]func() (description, error) {
+	all := make(map[face]func() (description, error))
+	for _, f := range []face{faceApp, faceOperator} {
+		all[f] = sync.OnceValues(func() (description, error) {
+			d, err := s.describe(f)
+			if err != nil {
+				return nil, err
+			}
+			return wire.Encode(d)
+		})
+	}
+	return all
+}
 
 // describe lists the methods served on a socket, with the schemas of what they
 // take and give, derived from the very types that decode and encode them.

@@ -251,7 +251,7 @@ func Describe(name string) Method {
 	m := row[api.Empty, api.Description](name, AccessAny, Patient)
 	m.Signing = api.Reads
 	m.call = func(_ context.Context, c *conn, _ *wire.Request, _ any) (any, api.AfterReply, error) {
-		result, err := c.server.describe(c.face)
+		result, err := c.server.described[c.face]()
 		return result, nil, err
 	}
 	return m

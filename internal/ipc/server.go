@@ -96,6 +96,8 @@ type Server struct {
 	metrics  *metrics.Set
 	// table holds the methods by the socket that serves them.
 	table map[face]map[string]*Method
+	// described holds the answers of kernel.describe.
+	described map[face]func() (description, error)
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -137,7 +139,7 @@ func NewServer(o Options) *Server {
 	s.callers.admit, s.callers.signs, s.callers.vouch, s.callers.behalf = o.Admit, o.Signs, o.Vouch, o.Behalf
 	s.limits.Store(s.bounded(o.Limits))
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.crew = newCrew(s.ctx)
+	s.crew, s.described = newCrew(s.ctx), s.descriptions()
 	for i := range s.methods {
 		m := &s.methods[i]
 		m.counts = o.Metrics.Method(m.Name)
