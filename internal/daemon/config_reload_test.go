@@ -524,6 +524,9 @@ func TestConfigReloadsUnderLoad(t *testing.T) {
 		for {
 			in, err := irc.Next(reading)
 			if err != nil {
+				if reading.Err() == nil {
+					t.Errorf("the channel reads no more: %v", err)
+				}
 				return
 			}
 			if in.Event != "hook:message_sending" {
