@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/openclawos/ocipd/internal/audit/fold"
@@ -154,15 +155,22 @@ func (l Lanes) Last(ctx context.Context, lane string) (last uint64, err error) {
 // Messages returns up to limit messages of a lane that have no receipt, in order. Message has no
 // text.
 func (l Lanes) Messages(ctx context.Context, lane string, limit int) ([]*LaneSent, error) {
-	return db.Rows(ctx, l.s.db, laneRead, `SELECT `+sentColumns+` FROM lane_sent WHERE lane = ? ORDER BY seq LIMIT ?`, []any{lane, limit}, scanSent)
+	return l.kept(ctx, `SELECT `+sentColumns+` FROM lane_sent WHERE lane = ? ORDER BY seq LIMIT ?`, []any{lane, limit})
 }
 
 // Stale returns up to limit messages to a host in other lanes than one, in the order of their
 // decisions.
 func (l Lanes) Stale(ctx context.Context, host, lane string, limit int) ([]*LaneSent, error) {
 	// Two ranges of the index, since the lane itself may have thousands of messages.
-	return db.Rows(ctx, l.s.db, laneRead, `SELECT `+sentColumns+` FROM lane_sent WHERE host = ?1 AND lane < ?2 UNION ALL SELECT `+sentColumns+` FROM lane_sent WHERE host = ?1 AND lane > ?2 ORDER BY message LIMIT ?3`,
-		[]any{host, lane, limit}, scanSent)
+	return l.kept(ctx, `SELECT `+sentColumns+` FROM lane_sent WHERE host = ?1 AND lane < ?2 UNION ALL SELECT `+sentColumns+` FROM lane_sent WHERE host = ?1 AND lane > ?2 ORDER BY message LIMIT ?3`, []any{host, lane, limit})
+}
+
+// kept returns the messages of a query whose records are known to be kept. As [Store.Messages] returns no
+// other ones, a message without a record would be taken for one that has left the outbox.
+func (l Lanes) kept(ctx context.Context, query string, args []any) ([]*LaneSent, error) {
+	head := l.s.Head().Seq
+	rows, err := db.Rows(ctx, l.s.db, laneRead, query, args, scanSent)
+	return slices.DeleteFunc(rows, func(m *LaneSent) bool { return m.Message.RecordSeq > head }), err
 }
 
 const (

@@ -53,6 +53,22 @@ func TestLaneNumbers(t *testing.T) {
 	}
 }
 
+// A message whose record is not known to be kept yet is in no lane, as it is in no queue: in its lane alone
+// it would be taken for one that was withdrawn.
+func TestLaneHasNoMessageBeforeItsRecord(t *testing.T) {
+	s := open(t, foldOptions(t))
+	m := &Message{MessageID: MessageID{ID: 1}, DispatchID: "a", RecordSeq: 2}
+	commit(t, s, with(&LaneSent{Lane: "to/h/1/1", Host: "h", Message: m, Most: AnyNumber}))
+	for kept := range 2 {
+		rows, err := LanesOf(s).Messages(t.Context(), "to/h/1/1", 9)
+		stale, failed := LanesOf(s).Stale(t.Context(), "h", "to/h/2/1", 9)
+		if err != nil || failed != nil || len(rows) != kept || len(stale) != kept {
+			t.Errorf("after %d records: %d and %d messages, %v, %v", s.Head().Seq, len(rows), len(stale), err, failed)
+		}
+		commit(t, s, noted("b"))
+	}
+}
+
 // A host's message takes the next number of its lane or nothing, and its receipt is found by number and
 // by id, until nobody needs it.
 func TestLaneTaken(t *testing.T) {
