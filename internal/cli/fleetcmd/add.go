@@ -155,15 +155,13 @@ func (a *addition) sameKeys() bool {
 // show prints the addition for the person who signs it.
 func (a *addition) show(w io.Writer) error {
 	var b strings.Builder
-	sign, seal := a.host.Fingerprints()
-	fmt.Fprintf(&b, "host %s, epoch %d, with the keys\n  sign %s\n  seal %s\n", a.host.Name, a.host.Epoch, sign, seal)
+	fmt.Fprintf(&b, "host %s, epoch %d, with the keys\n%s", a.host.Name, a.host.Epoch, a.host.Fingerprints())
 	switch {
 	case a.was == nil:
-	case a.sameKeys():
+	case a.was.Fingerprints() == a.host.Fingerprints():
 		fmt.Fprintln(&b, "the roster has the same keys")
 	default:
-		sign, seal = a.was.Fingerprints()
-		fmt.Fprintf(&b, "they replace the keys of epoch %d\n  sign %s\n  seal %s\n", a.was.Epoch, sign, seal)
+		fmt.Fprintf(&b, "they replace the keys of epoch %d\n%s", a.was.Epoch, a.was.Fingerprints())
 	}
 	list := func(what string, agents []roster.Agent, from bool) {
 		if len(agents) == 0 {

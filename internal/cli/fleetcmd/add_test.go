@@ -32,7 +32,9 @@ func TestAdded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fingerprint, _ := r.Host("host-a").Fingerprints()
+	fingerprints := r.Host("host-a").Fingerprints()
+	another := host("host-a", 1, 1)
+	another.Line = bytes.Repeat([]byte{9}, 32)
 	for what, tc := range map[string]struct {
 		host    roster.Host
 		agents  []string
@@ -44,7 +46,8 @@ func TestAdded(t *testing.T) {
 		"a new host":              {host("host-c", 1, 5), []string{"carol"}, "", "", "host-a:2 host-b:1 host-c:1 alice@host-a anna@host-a bob@host-b carol@host-c", "agents: carol\n"},
 		"a known host":            {host("host-a", 1, 5), []string{"alice"}, "", "add --replace host-a", "", ""},
 		"another host is named":   {host("host-a", 1, 5), []string{"alice"}, "host-b", "add --replace host-a", "", ""},
-		"new keys":                {host("host-a", 1, 5), []string{"alice"}, "host-a", "", "host-a:3 host-b:1 bob@host-b alice@host-a", "they replace the keys of epoch 2\n  sign " + fingerprint},
+		"new keys":                {host("host-a", 1, 5), []string{"alice"}, "host-a", "", "host-a:3 host-b:1 bob@host-b alice@host-a", "they replace the keys of epoch 2\n" + fingerprints},
+		"a new key of the line":   {another, []string{"alice", "anna"}, "host-a", "", "host-a:2 host-b:1 bob@host-b alice@host-a anna@host-a", another.Fingerprints() + "they replace the keys of epoch 2\n" + fingerprints},
 		"agents that are gone":    {host("host-a", 1, 5), []string{"alice"}, "host-a", "", "host-a:3 host-b:1 bob@host-b alice@host-a", "no longer in the roster: anna\n"},
 		"the same keys":           {host("host-a", 9, 1), []string{"alice", "anna"}, "host-a", "", "host-a:2 host-b:1 bob@host-b alice@host-a anna@host-a", "the roster has the same keys\n"},
 		"another host's agent":    {host("host-c", 1, 5), []string{"bob"}, "", "agent bob is on host host-b; to move it to host-c, add --replace agent:bob", "", ""},

@@ -212,8 +212,7 @@ func join(s *cli.Process, name string, anew bool) error {
 		fmt.Fprintf(s.Stderr, "%s has no agents; once they are in its configuration, run this command again\n", name)
 	}
 	// The operator compares them with those of the lines that arrived.
-	sign, seal := h.Fingerprints()
-	_, err = fmt.Fprintf(s.Stderr, "the keys of %s, to compare at ocipd fleet add:\n  sign %s\n  seal %s\n", name, sign, seal)
+	_, err = fmt.Fprintf(s.Stderr, "the keys of %s, to compare at ocipd fleet add:\n%s", name, h.Fingerprints())
 	return err
 }
 

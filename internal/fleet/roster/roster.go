@@ -202,13 +202,19 @@ func (p *parser) host(number int, line []byte) error {
 	return nil
 }
 
-// Fingerprints are the SHA-256 of both keys in base64, by which two people compare them.
-func (h *Host) Fingerprints() (sign, seal string) {
-	of := func(key []byte) string {
-		sum := sha256.Sum256(key)
-		return "SHA256:" + base64.RawStdEncoding.EncodeToString(sum[:])
+// Fingerprints are the SHA-256 of each key of a host, by which two people compare them: a line for each.
+func (h *Host) Fingerprints() string {
+	var b strings.Builder
+	for _, key := range []struct {
+		name  string
+		bytes []byte
+	}{{"sign", h.Sign}, {"seal", h.Seal}, {"line", h.Line}} {
+		if key.bytes != nil {
+			sum := sha256.Sum256(key.bytes)
+			fmt.Fprintf(&b, "  %s SHA256:%s\n", key.name, base64.RawStdEncoding.EncodeToString(sum[:]))
+		}
 	}
-	return of(h.Sign), of(h.Seal)
+	return b.String()
 }
 
 // Account names the tenant in the configuration of a broker, as [Host.Mailbox] names a host.
