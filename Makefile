@@ -5,6 +5,11 @@ PYTHON       ?= /usr/bin/python3
 BIN          := bin/ocipd
 FUZZTIME     ?= 10s
 SOAK_TIME    ?= 1h
+# The length of fleet-chaos, and how soon after the last fault every message has its receipt.
+FLEET_SEEDS  ?= 20
+FLEET_HOSTS  ?= 8
+FLEET_TIME   ?= 60s
+FLEET_QUIET  ?= 10s
 TEST_TIMEOUT ?= 40m
 PROFILE_TIME ?= 20s
 ARGS         ?=
@@ -54,7 +59,7 @@ HAVE_CC = printf '\#include <stdlib.h>\nint main(void) { return 0; }\n' | \
 	$$($(GO) env CC) -x c -o /dev/null - >/dev/null 2>&1
 
 .DEFAULT_GOAL := build
-.PHONY: build run install uninstall demo test test-long race fuzz e2e e2e-witness mutants bench detection profile fault soak reference page pictures size cover lint vuln fmt dist sdk dist-test machine-test clean help
+.PHONY: build run install uninstall demo test test-long race fuzz e2e e2e-witness mutants bench detection profile fault fleet-chaos soak reference page pictures size cover lint vuln fmt dist sdk dist-test machine-test clean help
 
 build: ## build the static binary bin/ocipd
 	CGO_ENABLED=0 $(GO) build $(COMPILED) -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/ocipd
@@ -145,6 +150,10 @@ profile: ## record anew, into bench/ocipd.pgo, what the build is made fast for
 
 fault: build ## let writes, fsyncs and the daemon fail at every point (ARGS="-all")
 	$(GO) run -buildvcs=false ./bench/fault $(ARGS)
+
+fleet-chaos: ## kill the parts of a fleet of FLEET_HOSTS (8) for FLEET_TIME (60s), FLEET_SEEDS (20) times: is a message lost, doubled or late?
+	TEST_FLEET_SEEDS=$(FLEET_SEEDS) TEST_FLEET_HOSTS=$(FLEET_HOSTS) TEST_FLEET_TIME=$(FLEET_TIME) TEST_FLEET_QUIET=$(FLEET_QUIET) \
+		CGO_ENABLED=0 $(GO) test $(COMPILED) -v -count=1 -vet=off -timeout 2h -run '^TestFleetChaos$$' ./cmd/ocipd
 
 soak: build ## run the daemon under load for SOAK_TIME (1h): is its memory flat?
 	$(GO) run -buildvcs=false ./bench/soak -time $(SOAK_TIME) $(ARGS)

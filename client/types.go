@@ -43,7 +43,9 @@ type Inbound struct {
 type Dispatched struct {
 	DispatchID string `json:"dispatchId"`
 	// Waiting is set if the message is on disk and not yet with its receiver.
-	Waiting    bool   `json:"waiting"`
+	Waiting bool `json:"waiting"`
+	// Host is the host of the fleet to which the message goes, "" if its receiver is not on another one.
+	Host       string `json:"host"`
 	Held       bool   `json:"held"`
 	ApprovalID string `json:"approvalId"`
 	// Exchange is nil if there is nothing to say of one.

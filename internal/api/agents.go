@@ -107,7 +107,7 @@ func (r *DispatchResult) SentBy() AgentSent {
 	switch {
 	case r.Held:
 		s.Status = SentHeld
-	case r.Waiting:
+	case r.Waiting && r.Host == "": // a message to another host is on its way
 		s.Status = SentWaiting
 	}
 	if o := r.OCIP; o != nil {

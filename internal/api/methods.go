@@ -314,11 +314,9 @@ type DispatchResult struct {
 	DispatchID string `json:"dispatchId" doc:"The message's id, the same in its record, its delivery and each repetition of it."`
 	// Queued is true for every message that is taken, also one that is held: a
 	// stock client would send again what is not.
-	Queued bool `json:"queued" doc:"true for every accepted message, also a held one: a client of the stock SDK repeats a message with false."`
-	// Waiting is set if the receiver is not there and the message waits for it.
-	Waiting bool `json:"waiting,omitzero" doc:"The message is on disk and not yet with its receiver, because the app is away, not ready, or has others to read first."`
-	// Held is set if a person decides; ApprovalID names what waits. The message must not be sent
-	// again: asking again changes nothing.
+	Queued     bool   `json:"queued" doc:"true for every accepted message, also a held one: a client of the stock SDK repeats a message with false."`
+	Waiting    bool   `json:"waiting,omitzero" doc:"The message is on disk and not yet with its receiver, because the app is away, not ready, or has others to read first."`
+	Host       string `json:"host,omitzero" doc:"The host of the fleet on which the receiver is. The message is on its way there; message:receipt tells what that host has decided."`
 	Held       bool   `json:"held,omitzero" doc:"A person decides. The caller must not send the message again; the same call gets the same approvalId."`
 	ApprovalID string `json:"approvalId,omitzero"`
 	// OCIP says under which record the message was decided, and in which exchange
@@ -331,6 +329,7 @@ func (r DispatchResult) Append(b []byte) []byte {
 	b = jsonline.Text(append(b, '{'), "dispatchId", r.DispatchID)
 	b = jsonline.Bool(b, "queued", r.Queued)
 	b = jsonline.BoolIfTrue(b, "waiting", r.Waiting)
+	b = jsonline.TextIfAny(b, "host", r.Host)
 	b = jsonline.BoolIfTrue(b, "held", r.Held)
 	b = jsonline.TextIfAny(b, "approvalId", r.ApprovalID)
 	if r.OCIP != nil {

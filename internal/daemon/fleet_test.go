@@ -622,6 +622,39 @@ func (c *company) reloaded(h *harness) {
 	h.operates().must("policy.reload", m{}, nil)
 }
 
+// A message that has come waits for its agent while its sender leaves the fleet: it is withdrawn, and nobody is
+// said to have written to the outbox.
+func TestFleetSenderLeaves(t *testing.T) {
+	for name, gone := range map[string]func(*company){
+		"with its host": func(c *company) { c.hosts, c.agents = c.hosts[1:], c.agents[1:] },
+		"alone":         func(c *company) { c.agents = c.agents[1:] },
+		"to another host": func(c *company) {
+			third := c.keys(c.a, "host-c", 1)
+			c.hosts = append(c.hosts, third)
+			c.agents[0].Host = third.Name
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := foundFleet(t, "")
+			sent := c.a.agent("@acme/alice").dispatch("agent:bob:main", "When is the review?", nil)
+			lineA, lineB := carry(t, c.a), carry(t, c.b)
+			lineA.pass(lineB)
+			gone(c)
+			c.publish(c.b)
+			c.reloaded(c.b)
+			bob := c.b.agent("@acme/bob")
+			waitFor(t, "the message leaves its queue", func() bool {
+				return len(c.b.records(audit.Filter{Like: audit.Record{DispatchID: sent.DispatchID, Event: "withdrawn"}})) == 1
+			})
+			if n := len(c.b.records(audit.Filter{Like: audit.Record{Event: "undecided_message"}})); n != 0 {
+				t.Errorf("%d messages are said to be undecided", n)
+			}
+			bob.silent("hook:message_received")
+			c.b.verify()
+		})
+	}
+}
+
 // A message that does not fit, and one too many, are refused to their sender. One that a person drops
 // takes its place as void, and its sender learns it.
 func TestFleetSenderIsTold(t *testing.T) {

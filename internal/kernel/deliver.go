@@ -123,7 +123,7 @@ func (k *ruleset) outbound(m *outgoing, v *ocip.Verdict, auditID string) *outbox
 	}
 	d.About.AuditID = auditID
 	if m.channel == directory.AgentChannel {
-		if host := k.directory.HostOf(m.key); host != "" {
+		if host, _ := k.directory.HostOf(m.key); host != "" {
 			d.Queue = outbox.HostQueue(host)
 		}
 	}

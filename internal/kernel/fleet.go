@@ -75,7 +75,8 @@ func (f *Fleet) seal(h *frame.Header, body []byte, to *roster.Host) (*fleetapi.F
 // Hosts is the traffic of a kernel with other hosts. Its own state is in memory.
 type Hosts struct {
 	*Kernel
-	// lanes serializes the entry, the arrival and the end of messages in each lane.
+	// lanes serializes the arrival, the move and the end of messages in all lanes from a host, and in all to it.
+	// Under new keys a message moves to another lane, so that a lock of one lane would not be enough.
 	lanes keylock.Locks
 
 	mu sync.Mutex
@@ -191,36 +192,35 @@ func (a *arrivedFrom) settle(c *store.Change) {
 // is refused as expired in any case.
 const keepReceipts = 24 * time.Hour
 
-// enters puts a message into its queue, and one to another host into its lane. It refuses one that
-// does not fit into a frame.
-func enters(k *ruleset, m *outgoing, d *outbox.Delivery, change *store.Change) error {
+// enters puts a message into its queue, and one to another host into its lane. It returns that host, and
+// refuses a message that does not fit into a frame.
+func enters(k *ruleset, m *outgoing, d *outbox.Delivery, change *store.Change) (host string, err error) {
 	if d == nil {
-		return nil // its runtime delivers it
+		return "", nil // its runtime delivers it
 	}
 	d.Enter(change)
-	host := k.directory.HostOf(m.key)
-	if m.local != nil || host == "" {
-		return nil
+	if host, _ = k.directory.HostOf(m.key); m.local != nil || host == "" {
+		return "", nil
 	}
 	// The directory has agents of other hosts only if the roster has this host.
 	to := k.member.Roster.Host(host)
 	if !frame.IsIDOf(m.dispatchID, k.member.Self.Name) {
-		return k.refuseEarly(m, &ocip.Verdict{
+		return "", k.refuseEarly(m, &ocip.Verdict{
 			Result: ocip.Deny, Code: ocip.SourceMismatch, Policy: "fleet",
 			Reason: "the message was begun before this daemon was host " + k.member.Self.Name + " of the fleet, so that its id does not name that host; send it anew",
 		})
 	}
 	if size := d.Size(); size > frame.MaxBody {
-		return k.refuseEarly(m, &ocip.Verdict{
+		return "", k.refuseEarly(m, &ocip.Verdict{
 			Result: ocip.Deny, Code: frame.TooLarge, Policy: "fleet", Reason: fmt.Sprintf("the message has %d bytes with its metadata, and at most %d go to another host", size, frame.MaxBody),
 		})
 	}
 	// No decision under earlier keys is under way any more: what waits under them comes first.
-	if err := renew(context.Background(), k, to); err != nil {
-		return err
+	if err := renew(context.Background(), k, to, func() bool { return true }); err != nil {
+		return "", err
 	}
 	change.Add(&store.LaneSent{Lane: k.member.to(to), Host: host, Message: &d.Message, Most: k.member.MaxQueued})
-	return nil
+	return host, nil
 }
 
 // laneFull refuses a message if the commit failed because too many wait for its host already.
@@ -228,9 +228,10 @@ func laneFull(k *ruleset, m *outgoing, err error) error {
 	if !errors.Is(err, store.ErrLaneFull) {
 		return err
 	}
+	host, _ := k.directory.HostOf(m.key)
 	return k.refuseEarly(m, &ocip.Verdict{
 		Result: ocip.Deny, Code: frame.QueueFull, Policy: "fleet",
-		Reason: fmt.Sprintf("%d messages to host %s wait for its receipt already (fleet.max_queued)", k.member.MaxQueued, k.directory.HostOf(m.key)),
+		Reason: fmt.Sprintf("%d messages to host %s wait for its receipt already (fleet.max_queued)", k.member.MaxQueued, host),
 	})
 }
 
@@ -336,7 +337,7 @@ func (c *carrier) offer(ctx context.Context) (next time.Time, err error) {
 // offerTo is offer for one host.
 func (c *carrier) offerTo(ctx context.Context, k *ruleset, to *roster.Host) (next time.Time, err error) {
 	name := k.member.to(to)
-	if err := renew(ctx, k, to); err != nil {
+	if err := renew(ctx, k, to, func() bool { return c.rules() == k }); err != nil {
 		return next, err
 	}
 	rows, err := store.LanesOf(c.store).Messages(ctx, name, lane.Window)
@@ -402,9 +403,12 @@ func (c *carrier) frameOf(ctx context.Context, f *Fleet, row *store.LaneSent, to
 
 // renew moves the messages of earlier lanes to a host into the present one, after one of the two
 // hosts has got new keys. The other host knows a message that it has taken by its id.
-func renew(ctx context.Context, k *ruleset, to *roster.Host) error {
+func renew(ctx context.Context, k *ruleset, to *roster.Host, inForce func() bool) error {
 	name := k.member.to(to)
-	defer k.lanes.Lock(name)()
+	defer k.lanes.Lock(lane.AllTo(to.Name))()
+	if !inForce() {
+		return nil // it would move messages back into an earlier lane
+	}
 	for {
 		rows, err := store.LanesOf(k.store).Stale(ctx, to.Name, name, lane.Window)
 		if err != nil || len(rows) == 0 {

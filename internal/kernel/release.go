@@ -46,7 +46,7 @@ func (k *ruleset) release(ctx context.Context, m *outgoing, v *ocip.Verdict, st 
 	x := &v.Exchange
 	ref := &api.ExchangeRef{ExchangeID: x.ID, ConversationID: x.ConversationID, Round: x.Round, MaxRounds: x.MaxRounds, AuditID: sent.ID}
 	result := api.DispatchResult{DispatchID: m.dispatchID, Queued: true, OCIP: ref}
-	if err := enters(k, m, d, change); err != nil {
+	if result.Host, err = enters(k, m, d, change); err != nil {
 		return api.DispatchResult{}, err
 	}
 	change.OnDurable(func(receipt store.Receipt) {

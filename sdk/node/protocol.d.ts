@@ -896,6 +896,8 @@ export interface DispatchResult {
   queued: boolean;
   /** The message is on disk and not yet with its receiver, because the app is away, not ready, or has others to read first. */
   waiting?: boolean;
+  /** The host of the fleet on which the receiver is. The message is on its way there; message:receipt tells what that host has decided. */
+  host?: string;
   /** A person decides. The caller must not send the message again; the same call gets the same approvalId. */
   held?: boolean;
   approvalId?: string;

@@ -167,6 +167,33 @@ func Observed(tb testing.TB, config string) {
 	}
 }
 
+// Publish publishes a message as the user of Observed, and returns the broker's answer.
+func Publish(tb testing.TB, address, subject string, message []byte) (answer string) {
+	tb.Helper()
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer c.Close()
+	fmt.Fprintf(c, observer+"SUB answer 1\r\nPUB %s answer %d\r\n%s\r\n", subject, len(message), message)
+	for in := bufio.NewReader(c); ; {
+		line, err := in.ReadString('\n')
+		if err != nil {
+			tb.Fatalf("the broker does not answer: %v", err)
+		}
+		if strings.HasPrefix(line, "MSG ") {
+			answer, err = in.ReadString('\n')
+			if err != nil {
+				tb.Fatal(err)
+			}
+			return answer
+		}
+	}
+}
+
+// observer logs the user of Observed in.
+const observer = "CONNECT {\"user\":\"observer\",\"pass\":\"observer\",\"verbose\":false}\r\n"
+
 // Observe returns the subjects of everything that is published from now on under a subject, which may have
 // wildcards.
 func Observe(tb testing.TB, address, subject string) <-chan string {
@@ -176,7 +203,7 @@ func Observe(tb testing.TB, address, subject string) <-chan string {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { _ = c.Close() })
-	fmt.Fprintf(c, "CONNECT {\"user\":\"observer\",\"pass\":\"observer\",\"verbose\":false}\r\nSUB %s 1\r\nPING\r\n", subject)
+	fmt.Fprintf(c, observer+"SUB %s 1\r\nPING\r\n", subject)
 	seen, ready := make(chan string, 100_000), make(chan struct{})
 	go func() {
 		defer close(seen)

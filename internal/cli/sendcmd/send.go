@@ -179,7 +179,9 @@ func Speak(ctx context.Context, p *cli.Process, method, key, content string, par
 type spoken struct {
 	api.CheckResult
 	ApprovalID, DispatchID string
-	Waiting                bool
+	// Host is the host of the fleet to which the message goes, if that is another one.
+	Host    string
+	Waiting bool
 	// content is the text of the message.
 	content string
 }
@@ -200,7 +202,7 @@ func readAnswer(answer jsontext.Value, refused *api.Error) (*spoken, error) {
 	}
 	var sent api.DispatchResult
 	if json.Unmarshal(answer, &sent) == nil && sent.DispatchID != "" {
-		said.Result, said.DispatchID, said.ApprovalID, said.Waiting = ocip.Allow, sent.DispatchID, sent.ApprovalID, sent.Waiting
+		said.Result, said.DispatchID, said.ApprovalID, said.Host, said.Waiting = ocip.Allow, sent.DispatchID, sent.ApprovalID, sent.Host, sent.Waiting
 		if sent.OCIP != nil {
 			said.Code, said.Reason, said.Reasons, said.AuditID = sent.OCIP.Code, sent.OCIP.Reason, sent.OCIP.Reasons, sent.OCIP.AuditID
 			if sent.OCIP.ExchangeID != "" {
@@ -244,6 +246,8 @@ func say(p *cli.Process, method string, said *spoken) error {
 	case ocip.Allow:
 		b.WriteString(colour.Paint(term.Green, would+gone))
 		switch {
+		case said.Host != "":
+			fmt.Fprintf(&b, ": it is on its way to host %s; for its receipt: ocipd audit query --event receipt --dispatch %s", term.OneLine(said.Host), said.DispatchID)
 		case said.Waiting:
 			b.WriteString(": it waits for its app to take it")
 		case said.Reason != "":

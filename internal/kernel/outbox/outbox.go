@@ -487,7 +487,7 @@ func (o *Outbox) astray(to Receiver, d *Delivery) map[string]any {
 		return nil
 	}
 	if kind == hostKind {
-		if host := who.HostOf(d.About.SessionKey); host != name {
+		if host, _ := who.HostOf(d.About.SessionKey); host != name {
 			return map[string]any{"decidedFor": name, "isNow": host}
 		}
 		return nil

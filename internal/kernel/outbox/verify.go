@@ -93,8 +93,8 @@ func (o *Outbox) evidence(ctx context.Context, d *Delivery, data []byte) (*store
 		if let == nil && said != nil {
 			continue
 		}
-		if why := d.fromRecord(o.keys, o.host.Directory(), found, said, kind, name); why != "" {
-			return nil, nil, undecided(why)
+		if err := d.fromRecord(o.keys, o.host.Directory(), found, said, kind, name); err != nil {
+			return nil, nil, err
 		}
 		if let == nil {
 			return found, nil, nil
@@ -178,27 +178,38 @@ func (d *Delivery) form(kind, name string, data []byte) (form, said gate.Form, w
 	return to, to, ""
 }
 
-// answers reports whether a session key, if there is one, leads back to the sender of a record's
-// message: an agent of this daemon, or one on another host.
-func answers(who *directory.Directory, key string, r *audit.Record, sender *directory.Agent) bool {
-	from := ""
-	if sender != nil {
-		from = sender.ID
-	} else if r.Side == audit.SideReceiver {
-		_, from = who.Elsewhere(r.Counterparty.InstanceID)
+// answers reports why a session key, if there is one, does not lead back to the sender of a record's
+// message: an agent of this daemon, or one on another host. The sender may be gone, or on yet another host,
+// since then.
+func answers(keys gate.Keys, who *directory.Directory, key string, r *audit.Record, sender *directory.Agent) error {
+	there := sender != nil
+	leads := there && strings.HasPrefix(key, directory.AgentChannel+":"+sender.ID+":")
+	if r.Side == audit.SideReceiver {
+		is := func(host, instance string) bool {
+			return host != "" && keys.Same(r.TenantID, r.AppID, directory.AppOfHost(host)) && keys.Same(r.TenantID, r.Counterparty.InstanceID, instance)
+		}
+		leads = is(who.HostOf(key))
+		host, _ := who.Elsewhere(r.Counterparty.InstanceID)
+		there = is(host, r.Counterparty.InstanceID)
 	}
-	return key == "" || from != "" && strings.HasPrefix(key, "agent:"+from+":")
+	switch {
+	case key == "" || leads:
+		return nil
+	case !there:
+		return &gate.Withdrawn{Code: string(ocip.SourceMismatch), Reason: "its sender is no agent of its host any more"}
+	}
+	return undecided("it is answered elsewhere than its record let through")
 }
 
 // fromRecord sets the delivery's context from its record, and returns why the message does not
-// match it. Where the record has redacted a value, the row's value is used if it has the same
-// digest.
-func (d *Delivery) fromRecord(keys gate.Keys, who *directory.Directory, found *store.Decision, said gate.Form, kind, name string) (why string) {
+// match it, or has lost its sender. Where the record has redacted a value, the row's value is used if it
+// has the same digest.
+func (d *Delivery) fromRecord(keys gate.Keys, who *directory.Directory, found *store.Decision, said gate.Form, kind, name string) error {
 	r := &found.Entry
 	key := r.SessionKey
 	if audit.Redacted(key) {
 		if key = d.About.SessionKey; !keys.Same(r.TenantID, r.SessionKey, key) {
-			return "it is of another session than its record"
+			return undecided("it is of another session than its record")
 		}
 	}
 	sender := who.Local(r.AgentID)
@@ -213,16 +224,16 @@ func (d *Delivery) fromRecord(keys gate.Keys, who *directory.Directory, found *s
 	switch kind {
 	case "channel", hostKind:
 		if channel, _ := directory.Split(key); channel != name && kind != hostKind {
-			return "its record is of session " + r.SessionKey
+			return undecided("its record is of session " + r.SessionKey)
 		}
 		d.By, d.Tenant, about.AgentID = r.AgentID, r.TenantID, d.From
 	case "agent":
 		m := said.(*api.Inbound)
 		if m.SessionKey != key {
-			return "it names another session than its record"
+			return undecided("it names another session than its record")
 		}
-		if !answers(who, m.ReplyTo, &r.Record, sender) {
-			return "it is answered elsewhere than its record let through"
+		if err := answers(keys, who, m.ReplyTo, &r.Record, sender); err != nil {
+			return err
 		}
 		decidedFor := audit.Counterparty{TenantID: r.TenantID, InstanceID: r.AgentID}
 		if r.Side != audit.SideReceiver {
@@ -230,12 +241,12 @@ func (d *Delivery) fromRecord(keys gate.Keys, who *directory.Directory, found *s
 		}
 		tenant, instance, _ := strings.Cut(d.For, "/")
 		if !keys.Same(r.TenantID, decidedFor.TenantID, tenant) || !keys.Same(r.TenantID, decidedFor.InstanceID, instance) {
-			return "its record is of a message for another agent"
+			return undecided("its record is of a message for another agent")
 		}
 		d.RunID, about.AgentID = m.RunID, name
 	case "app":
 		if !keys.Same(r.TenantID, r.AppID, name) {
-			return "its record is of app " + r.AppID
+			return undecided("its record is of app " + r.AppID)
 		}
 		d.By, d.Tenant = r.AgentID, r.TenantID
 		about = api.HookContext{AgentID: d.From, ChannelID: d.About.ChannelID}
@@ -244,7 +255,7 @@ func (d *Delivery) fromRecord(keys gate.Keys, who *directory.Directory, found *s
 		}
 		about.ChannelID, _ = directory.Split(key)
 		d.About = about
-		return ""
+		return nil
 	}
 	about.SessionKey, about.ChannelID = key, directory.ChannelOf(key)
 	_, delivered := said.Write(nil)
@@ -253,7 +264,7 @@ func (d *Delivery) fromRecord(keys gate.Keys, who *directory.Directory, found *s
 		about.AccountID, _ = api.Text(metadata["accountId"])
 	}
 	d.About = about
-	return ""
+	return nil
 }
 
 // alteredRow is the reason to remove a row that is not as the daemon wrote it.

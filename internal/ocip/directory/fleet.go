@@ -12,16 +12,16 @@ func OfFleet(host, id string, who ocip.Counterparty) Entry {
 	return Entry{Counterparty: who, Sessions: []string{AgentChannel + ":" + id + ":*"}, Host: host, Agent: id}
 }
 
-// HostOf returns the host of the fleet that a session key leads to, "" for none. A local agent comes
-// first.
-func (d *Directory) HostOf(key string) string {
+// HostOf returns the host of the fleet that a session key leads to, and the instance of the agent there, ""
+// for none. A local agent comes first.
+func (d *Directory) HostOf(key string) (host, instance string) {
 	if channel, _ := Split(key); channel != AgentChannel || d.LocalAgent(key) != nil {
-		return ""
+		return "", ""
 	}
-	if e, ok := d.sessions.find(key); ok {
-		return e.Host
+	if e, ok := d.sessions.find(key); ok && e.Host != "" {
+		return e.Host, e.InstanceID
 	}
-	return ""
+	return "", ""
 }
 
 // Elsewhere returns the host and the id of an agent on another host of the fleet, "" for any other.

@@ -928,6 +928,8 @@ class _DispatchResult(TypedDict):
 class DispatchResult(_DispatchResult, total=False):
     # The message is on disk and not yet with its receiver, because the app is away, not ready, or has others to read first.
     waiting: bool
+    # The host of the fleet on which the receiver is. The message is on its way there; message:receipt tells what that host has decided.
+    host: str
     # A person decides. The caller must not send the message again; the same call gets the same approvalId.
     held: bool
     approvalId: str
