@@ -216,7 +216,7 @@ func (f *branch) reload() {
 		if err := operator.Call(f.t.Context(), "policy.reload", map[string]any{}, nil); err != nil {
 			f.t.Errorf("%s does not take the roster: %v", h.name, err)
 		}
-		operator.Close() //nolint:errcheck // it has its answer
+		operator.Close()
 	}
 }
 

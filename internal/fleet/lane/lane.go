@@ -33,8 +33,10 @@ func To(host string, theirs, ours int) string { return name(out, host, theirs, o
 // From names the lane from a host.
 func From(host string, theirs, ours int) string { return name(in, host, theirs, ours) }
 
-// AllTo names all lanes to a host, of any epochs, and AllFrom all from it.
-func AllTo(host string) string   { return out + "/" + host }
+// AllTo names all lanes to a host, of any epochs.
+func AllTo(host string) string { return out + "/" + host }
+
+// AllFrom names all lanes from a host, of any epochs.
 func AllFrom(host string) string { return in + "/" + host }
 
 func name(direction, host string, theirs, ours int) string {
