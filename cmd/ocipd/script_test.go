@@ -52,7 +52,7 @@ func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == "ocipd" {
 		testscript.Main(m, programs)
 	}
-	testscript.Main(buildtest.Isolated(m, sdkVariable, lobsterVariable, "UPDATE_SAMPLES", seedsVariable), programs)
+	testscript.Main(buildtest.Isolated(m, sdkVariable, lobsterVariable, "UPDATE_SAMPLES", "TEST_MUTANT", seedsVariable, hostsVariable, timeVariable, quietVariable), programs)
 }
 
 // TestScripts runs the commands like a person. Besides testscript's own, scripts have:

@@ -6,4 +6,4 @@ import (
 	"github.com/openclawos/ocipd/test/buildtest"
 )
 
-func TestMain(m *testing.M) { buildtest.Isolated(m, roundsVariable, "OCIPD_MUTANT").Run() }
+func TestMain(m *testing.M) { buildtest.Isolated(m, roundsVariable, "TEST_MUTANT").Run() }
