@@ -28,10 +28,10 @@ const (
 )
 
 // To names the lane to a host, with that host's epoch and the epoch of this one.
-func To(host string, theirs, ours int) string { return name(out, host, theirs, ours) }
+func To(host string, theirs, ours int) string { return of(AllTo(host), theirs, ours) }
 
 // From names the lane from a host.
-func From(host string, theirs, ours int) string { return name(in, host, theirs, ours) }
+func From(host string, theirs, ours int) string { return of(AllFrom(host), theirs, ours) }
 
 // AllTo names all lanes to a host, of any epochs.
 func AllTo(host string) string { return out + "/" + host }
@@ -39,9 +39,7 @@ func AllTo(host string) string { return out + "/" + host }
 // AllFrom names all lanes from a host, of any epochs.
 func AllFrom(host string) string { return in + "/" + host }
 
-func name(direction, host string, theirs, ours int) string {
-	return fmt.Sprintf("%s/%s/%d/%d", direction, host, theirs, ours)
-}
+func of(all string, theirs, ours int) string { return fmt.Sprintf("%s/%d/%d", all, theirs, ours) }
 
 // Host returns the other host of a lane.
 func Host(lane string) string {
