@@ -215,7 +215,7 @@ func enters(k *ruleset, m *outgoing, d *outbox.Delivery, change *store.Change) (
 			Result: ocip.Deny, Code: frame.TooLarge, Policy: "fleet", Reason: fmt.Sprintf("the message has %d bytes with its metadata, and at most %d go to another host", size, frame.MaxBody),
 		})
 	}
-	// No decision under earlier keys is under way any more: what waits under them comes first.
+	// No decision under earlier keys is under way any more: the messages that wait under them come first.
 	if err := renew(context.Background(), k, to, func() bool { return true }); err != nil {
 		return "", err
 	}

@@ -165,8 +165,8 @@ func (l Lanes) Stale(ctx context.Context, host, lane string, limit int) ([]*Lane
 	return l.kept(ctx, `SELECT `+sentColumns+` FROM lane_sent WHERE host = ?1 AND lane < ?2 UNION ALL SELECT `+sentColumns+` FROM lane_sent WHERE host = ?1 AND lane > ?2 ORDER BY message LIMIT ?3`, []any{host, lane, limit})
 }
 
-// kept returns the messages of a query whose records are known to be kept. As [Store.Messages] returns no
-// other ones, a message without a record would be taken for one that has left the outbox.
+// kept returns the messages of a query whose records are known to be kept. [Store.Messages]
+// leaves the others out too, and the carrier takes a message that is not in the outbox for a withdrawn one.
 func (l Lanes) kept(ctx context.Context, query string, args []any) ([]*LaneSent, error) {
 	head := l.s.Head().Seq
 	rows, err := db.Rows(ctx, l.s.db, laneRead, query, args, scanSent)

@@ -99,7 +99,7 @@ func (t *Tests) isolate(keep []string) error {
 		}
 	}
 	for _, name := range programs() {
-		// What is not here is missed by the tests that need it.
+		// A test that needs a program which is not installed skips itself, or fails and names it.
 		if path, err := exec.LookPath(name); err == nil && filepath.IsAbs(path) {
 			if err := os.Symlink(path, filepath.Join(bin, name)); err != nil {
 				return err

@@ -263,7 +263,8 @@ func newContactsBind(s *command) *cobra.Command {
 stranger to it; with --to the entry of the directory file with this user or instance id.
 Without a session, --me proposes unknown sessions with incoming messages, the newest
 first, and no rooms: so first write to your agent. --yes takes the first of them that
-the app of a channel reported; a report by the agent's own app is not enough.` + afterwards,
+the app of a channel reported; a report by the agent's own app is not enough.
+` + afterwards,
 		Example: "  ocipd contacts bind --me\n  ocipd contacts bind telegram:4711 --me\n  ocipd contacts bind signal:dave --to dave",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -202,7 +202,7 @@ func answers(keys gate.Keys, who *directory.Directory, key string, r *audit.Reco
 }
 
 // fromRecord sets the delivery's context from its record, and returns why the message does not
-// match it, or has lost its sender. Where the record has redacted a value, the row's value is used if it
+// match it, or has lost its sender. If the record has redacted a value, the row's value is used, provided that it
 // has the same digest.
 func (d *Delivery) fromRecord(keys gate.Keys, who *directory.Directory, found *store.Decision, said gate.Form, kind, name string) error {
 	r := &found.Entry
