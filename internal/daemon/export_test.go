@@ -1,9 +1,11 @@
 package daemon
 
 import (
+	"context"
 	"slices"
 	"time"
 
+	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/ipc"
 )
 
@@ -29,3 +31,9 @@ func (d *Daemon) Sign() error { return d.store.Sign() }
 // AwaitWitnesses sets the stop's wait for the witnesses. On a busy machine they can take
 // longer than the usual limit.
 func (d *Daemon) AwaitWitnesses(limit time.Duration) { d.seenBy.lastWord = limit }
+
+// FeedRunner attaches a runner without a connection, and sends it the runs.
+func (d *Daemon) FeedRunner(ctx context.Context, out api.Stream) error {
+	d.runner.occupy(struct{ api.Peer }{})
+	return d.runner.feed(ctx, out)
+}

@@ -155,8 +155,12 @@ func (r *runners) feed(ctx context.Context, out api.Stream) error {
 	if err != nil {
 		return err
 	}
+	// A run that started after the runner attached can be among these and in the queue too.
+	listed := map[taskapi.RunnerRef]bool{}
 	for i := range orders {
-		if err := out.Send(ctx, taskapi.RunnerChunk{Run: order(&orders[i])}); err != nil {
+		run := order(&orders[i])
+		listed[run.RunnerRef] = true
+		if err := out.Send(ctx, taskapi.RunnerChunk{Run: run}); err != nil {
 			return err
 		}
 	}
@@ -166,6 +170,9 @@ func (r *runners) feed(ctx context.Context, out api.Stream) error {
 		r.queue = nil
 		r.mu.Unlock()
 		for _, c := range queue {
+			if c.Run != nil && listed[c.Run.RunnerRef] {
+				continue
+			}
 			if err := out.Send(ctx, c); err != nil {
 				return err
 			}

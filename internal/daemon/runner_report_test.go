@@ -1,6 +1,8 @@
 package daemon_test
 
 import (
+	"context"
+	"errors"
 	"maps"
 	"os"
 	"os/exec"
@@ -11,6 +13,7 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/base/peer"
 	"github.com/openclawos/ocipd/internal/task"
+	"github.com/openclawos/ocipd/internal/task/taskapi"
 )
 
 // Only the attached runner reports its runs, on its own connection, and it excludes only processes
@@ -61,4 +64,41 @@ func TestReportsAreTheRunnersAlone(t *testing.T) {
 	runner.must("runner.report", of("waits", m{"process": own}))
 	runner.must("runner.report", of("finished", m{"state": "done"}))
 	c.move(task.Completed)
+}
+
+// chunks is a stream that calls a function with each chunk.
+type chunks func(taskapi.RunnerChunk) error
+
+func (f chunks) Send(_ context.Context, chunk any) error { return f(chunk.(taskapi.RunnerChunk)) }
+
+// A run that starts while the runner attaches is told to the runner once.
+func TestRunThatStartsWhileTheRunnerAttachesIsToldOnce(t *testing.T) {
+	t.Parallel()
+	h := build(t, taskTeam)
+	c := h.crew(m{"idempotency_key": "ship", "side_effect_kind": "deployment", "requested_action": "Ship it", "command": m{"argv": []string{"./ship.sh"}}})
+	if err := os.WriteFile(filepath.Join(h.dir, "work/ship.sh"), []byte("#!/bin/sh\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	c.executing()
+	c.toApproval()
+	asked := c.lead.must("task.request_approval", m{"task_id": c.id, "idempotency_key": "ship", "requested_action": "Ship it", "side_effect_kind": "deployment", "requested_by": "lead"})
+	h.decides(api.DecideApprove, str(asked, "approval_id"))
+	c.move(task.ReadyToResume)
+	told, enough := 0, errors.New("enough")
+	err := h.daemon.FeedRunner(t.Context(), chunks(func(chunk taskapi.RunnerChunk) error {
+		switch {
+		case chunk.Directory != "":
+			started := c.lead.must("task.run_effect", m{"task_id": c.id, "idempotency_key": "ship", "request_digest": asked["request_digest"]})
+			// This is queued behind the run.
+			h.taskOperator().must("task.kill_effect", m{"task_id": c.id, "effect_id": started["effect_id"], "reason": "enough"})
+		case chunk.Run != nil:
+			told++
+		default:
+			return enough
+		}
+		return nil
+	}))
+	if told != 1 || !errors.Is(err, enough) {
+		t.Errorf("the run is told %d times: %v", told, err)
+	}
 }
