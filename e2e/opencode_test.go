@@ -219,7 +219,7 @@ func TestOpenCodeWrites(t *testing.T) {
 }
 
 // Three commands lead a new user of OpenCode to the first denied calls: a message with a secret through a server of theirs,
-// and a command with one. They are those of docs/guides/opencode.md.
+// and a command with one. docs/guides/agent-runtimes.md shows the same steps.
 func TestOpenCodeFirstUse(t *testing.T) {
 	r := begin(t) // for its folder; its daemon is another one
 	places := []string{"USER=dana", "XDG_STATE_HOME=" + r.at("state"), "XDG_RUNTIME_DIR=" + r.at("runtime")}
