@@ -1,6 +1,7 @@
 package daemon_test
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"os"
@@ -283,10 +284,10 @@ func killedWith(t *testing.T, h *harness, id string) (claim string) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	var line string
-	for !strings.HasPrefix(line, "claim") {
-		if _, err := fmt.Fscanln(out, &line, &claim); err != nil && claim == "" && strings.Contains(err.Error(), "EOF") {
-			t.Fatal(err)
+	lines := bufio.NewScanner(out)
+	for found := false; !found; claim, found = strings.CutPrefix(lines.Text(), "claim ") {
+		if !lines.Scan() {
+			t.Fatalf("the process ends without a claim: %v, %v", lines.Err(), cmd.Wait())
 		}
 	}
 	if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
