@@ -6,6 +6,7 @@
 package durable
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -137,4 +138,17 @@ func SyncDir(dir string) error {
 		err = nil
 	}
 	return errors.Join(err, d.Close())
+}
+
+// Lock takes the exclusive lock of an open file or directory, which ends when that is closed. It waits for
+// another holder until the context ends; then the file stays open until the process ends, which is soon.
+func Lock(ctx context.Context, f *os.File) error {
+	taken := make(chan error, 1)
+	go func() { taken <- unix.Flock(int(f.Fd()), unix.LOCK_EX) }()
+	select {
+	case err := <-taken:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }

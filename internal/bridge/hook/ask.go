@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/openclawos/ocipd/internal/base/durable"
 	"github.com/openclawos/ocipd/internal/base/peer"
 	"github.com/openclawos/ocipd/internal/bridge/toolgate"
 	"golang.org/x/sys/unix"
@@ -246,15 +247,9 @@ func lock(ctx context.Context, socket string) (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	taken := make(chan error, 1)
-	go func() { taken <- unix.Flock(int(f.Fd()), unix.LOCK_EX) }()
-	select {
-	case err = <-taken:
-	case <-ctx.Done():
-		// The file stays open until the process ends, which is soon.
+	if err := durable.Lock(ctx, f); ctx.Err() != nil {
 		return nil, errors.New("another hook starts the gate, and does not finish")
-	}
-	if err != nil {
+	} else if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return func() { _ = f.Close() }, nil

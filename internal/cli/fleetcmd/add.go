@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -36,11 +37,16 @@ earlier ones, and --replace agent:ID moves an agent from another host.`,
 		Example: "  ocipd fleet add fleet.jsonl laptop-a.jsonl --key ~/.ssh/id_ed25519",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			r, err := read(s, args[0], operators)
+			h, with, err := readLines(cmd.Context(), s, args[1])
 			if err != nil {
 				return err
 			}
-			h, with, err := readLines(cmd.Context(), s, args[1])
+			unlock, err := lock(cmd.Context(), filepath.Dir(args[0]))
+			if err != nil {
+				return err
+			}
+			defer unlock()
+			r, err := read(s, args[0], operators)
 			if err != nil {
 				return err
 			}

@@ -59,11 +59,8 @@ no message, make none up and have none taken twice.`,
 			if b.dir, err = filepath.Abs(args[0]); err != nil {
 				return err
 			}
-			tenants, err := b.tenants()
-			if err != nil {
-				return err
-			}
-			if err := b.write(tenants); err != nil || !keep {
+			tenants, err := b.make(cmd.Context())
+			if err != nil || !keep {
 				return err
 			}
 			return b.keep(cmd.Context(), tenants)
@@ -79,6 +76,23 @@ no message, make none up and have none taken twice.`,
 	f.StringVar(&b.ca, "ca", "", "with --keep, trust the broker's certificate if one of this `FILE` has signed it")
 	c.MarkFlagsRequiredTogether("cert", "cert-key")
 	return c
+}
+
+// make writes the configuration, with the keys that it needs.
+func (b *broker) make(ctx context.Context) ([]natsline.Tenant, error) {
+	if err := os.MkdirAll(b.dir, 0o700); err != nil {
+		return nil, fmt.Errorf("cannot write the configuration: %w", err)
+	}
+	unlock, err := lock(ctx, b.dir)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	tenants, err := b.tenants()
+	if err != nil {
+		return nil, err
+	}
+	return tenants, b.write(tenants)
 }
 
 // tenants reads the rosters and the administrators' keys.
@@ -114,9 +128,6 @@ func (b *broker) write(tenants []natsline.Tenant) error {
 		return err
 	}
 	file := filepath.Join(b.dir, "nats.conf")
-	if err := os.MkdirAll(b.dir, 0o700); err != nil {
-		return fmt.Errorf("cannot write the configuration: %w", err)
-	}
 	if err := durable.Replace(file, ".part", 0o600, []byte(text)); err != nil {
 		return fmt.Errorf("cannot write the configuration: %w", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -27,6 +28,7 @@ import (
 	"github.com/openclawos/ocipd/internal/fleet/fleetapi"
 	"github.com/openclawos/ocipd/internal/fleet/roster"
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 )
 
 // New returns the commands about a fleet.
@@ -46,6 +48,11 @@ add hosts to it, and give the file to each of them.`,
 		Example: "  ocipd fleet init fleet.jsonl --tenant acme-corp --key ~/.ssh/id_ed25519",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			unlock, err := lock(cmd.Context(), filepath.Dir(args[0]))
+			if err != nil {
+				return err
+			}
+			defer unlock()
 			if _, err := os.Lstat(args[0]); err == nil {
 				return fmt.Errorf("cannot make the roster %s: there is such a file", args[0])
 			}
@@ -56,6 +63,22 @@ add hosts to it, and give the file to each of them.`,
 	cli.KeyFlag(c, &key)
 	cli.Required(c, "tenant")
 	return c
+}
+
+// lock takes the lock of a directory. A command holds it from before it reads what it changes there until it
+// has written: of two at once the later one would otherwise undo what the first one did.
+func lock(ctx context.Context, dir string) (unlock func(), err error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, fmt.Errorf("cannot lock the directory: %w", err)
+	}
+	// Network file systems have no locks of directories, and nothing better.
+	if err := durable.Lock(ctx, d); ctx.Err() != nil {
+		return nil, fmt.Errorf("another command has the lock of %s: %w", dir, ctx.Err())
+	} else if err != nil && !errors.Is(err, unix.EBADF) && !errors.Is(err, unix.ENOLCK) {
+		return nil, errors.Join(fmt.Errorf("cannot lock %s: %w", dir, err), d.Close())
+	}
+	return func() { _ = d.Close() }, nil
 }
 
 // publish signs a version of a roster and writes it.
@@ -134,8 +157,8 @@ The configuration of this host needs fleet.roster, fleet.host and
 fleet.operators.`,
 		Example: "  ocipd fleet join laptop-a > laptop-a.jsonl",
 		Args:    cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			return join(s, args[0], false)
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return join(cmd.Context(), s, args[0], false)
 		},
 	}
 }
@@ -151,44 +174,21 @@ force with the version of the roster that has them; until then the earlier ones
 are.`,
 		Example: "  ocipd fleet rejoin laptop-a > laptop-a.jsonl",
 		Args:    cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error {
-			return join(s, args[0], true)
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return join(cmd.Context(), s, args[0], true)
 		},
 	}
 }
 
 // join prints the lines of this host.
-func join(s *cli.Process, name string, anew bool) error {
+func join(ctx context.Context, s *cli.Process, name string, anew bool) error {
 	cfg, err := s.Load(nil)
 	if err != nil {
 		return err
 	}
-	dir := config.KeysPath(cfg, config.DatabasePath(cfg, s.Getenv))
-	all, err := keyring.ReadFleet(dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	var inForce ed25519.PublicKey
-	if r := cfg.Fleet.Members(); r != nil && r.Host(name) != nil {
-		inForce = r.Host(name).Sign
-	}
-	var keys *keyring.Fleet
-	if len(all) > 0 && !anew {
-		keys = all[len(all)-1]
-	} else if keys, err = keyring.AddFleet(dir, rand.Reader, inForce); err != nil {
-		return err
-	}
-	h := roster.Host{Name: name, Epoch: 1}
-	h.Sign, h.Seal = keys.Public()
-	line, err := keyring.OpenLine(dir, rand.Reader)
+	h, err := hostOf(ctx, s, cfg, name, anew)
 	if err != nil {
 		return err
-	}
-	h.Line = line.Public().(ed25519.PublicKey)
-	if r := cfg.Fleet.Members(); r != nil && r.Host(name) != nil {
-		if h.Epoch = r.Host(name).Epoch; !bytes.Equal(inForce, h.Sign) {
-			h.Epoch++
-		}
 	}
 	lines, err := roster.Line(h)
 	if err != nil {
@@ -216,6 +216,46 @@ func join(s *cli.Process, name string, anew bool) error {
 	return err
 }
 
+// hostOf returns the line of this host, with its keys, which it makes if there are none or if they are wanted anew.
+func hostOf(ctx context.Context, s *cli.Process, cfg *config.Config, name string, anew bool) (h roster.Host, err error) {
+	dir := config.KeysPath(cfg, config.DatabasePath(cfg, s.Getenv))
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return h, fmt.Errorf("cannot make the directory of keys: %w", err)
+	}
+	unlock, err := lock(ctx, dir)
+	if err != nil {
+		return h, err
+	}
+	defer unlock()
+	all, err := keyring.ReadFleet(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return h, err
+	}
+	var inForce ed25519.PublicKey
+	if r := cfg.Fleet.Members(); r != nil && r.Host(name) != nil {
+		inForce = r.Host(name).Sign
+	}
+	var keys *keyring.Fleet
+	if len(all) > 0 && !anew {
+		keys = all[len(all)-1]
+	} else if keys, err = keyring.AddFleet(dir, rand.Reader, inForce); err != nil {
+		return h, err
+	}
+	h = roster.Host{Name: name, Epoch: 1}
+	h.Sign, h.Seal = keys.Public()
+	line, err := keyring.OpenLine(dir, rand.Reader)
+	if err != nil {
+		return h, err
+	}
+	h.Line = line.Public().(ed25519.PublicKey)
+	if r := cfg.Fleet.Members(); r != nil && r.Host(name) != nil {
+		if h.Epoch = r.Host(name).Epoch; !bytes.Equal(inForce, h.Sign) {
+			h.Epoch++
+		}
+	}
+	return h, nil
+}
+
 // upTo lists the levels up to one: an agent accepts what it may share itself.
 func upTo(most string) []string {
 	all := []string{"public", "internal", "confidential", "restricted"}
@@ -233,6 +273,11 @@ must already have an operator's signature.`,
 		Example: "  ocipd fleet leave fleet.jsonl laptop-a --key ~/.ssh/id_ed25519",
 		Args:    cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			unlock, err := lock(cmd.Context(), filepath.Dir(args[0]))
+			if err != nil {
+				return err
+			}
+			defer unlock()
 			r, err := read(s, args[0], operators)
 			if err != nil {
 				return err
