@@ -60,7 +60,8 @@ type Line interface {
 }
 
 // Stream takes the chunks of a streaming answer. Send waits for room, so a
-// reader that is slow slows its own stream and nothing else.
+// reader that is slow slows its own stream and nothing else. What is sent at
+// once wakes the reader once.
 type Stream interface {
-	Send(ctx context.Context, chunk any) error
+	Send(ctx context.Context, chunks ...any) error
 }

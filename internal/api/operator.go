@@ -413,6 +413,7 @@ type AuditTailParams struct {
 	After  *uint64      `json:"after,omitzero" doc:"Begins after this record."`
 	Last   int          `json:"last,omitzero" is:"range=0..1000" doc:"Begins with so many records that are there, if after is absent."`
 	Follow bool         `json:"follow,omitzero" doc:"Goes on with new records."`
+	Gather int          `json:"gatherMs,omitzero" is:"range=0..1000" doc:"New records come together, at most once in so many milliseconds."`
 	Export bool         `json:"export,omitzero" doc:"The records are exported; the daemon records that first."`
 }
 

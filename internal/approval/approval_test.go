@@ -546,13 +546,15 @@ func TestWatch(t *testing.T) {
 
 type stream chan api.ApprovalNews
 
-func (s stream) Send(ctx context.Context, chunk any) error {
-	select {
-	case s <- chunk.(api.ApprovalNews):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+func (s stream) Send(ctx context.Context, chunks ...any) error {
+	for _, chunk := range chunks {
+		select {
+		case s <- chunk.(api.ApprovalNews):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
+	return nil
 }
 
 // The digest of a request cannot be computed without its salt, and the salt is deleted with the

@@ -20,7 +20,7 @@ type client = *kernel.Client
 // methods is the table of all methods. A row has a method's name, its permitted callers and
 // the function that answers; the function's types are those of parameters and result.
 func (d *Daemon) methods() []ipc.Method {
-	k, log, reads := d.kernel, logquery.Log{Store: d.store, Search: d.index}, &reads{d: d}
+	k, log, reads := d.kernel, logquery.Log{Lines: d.store, Search: d.index}, &reads{d: d}
 	return append(taskMethods(d), []ipc.Method{
 		ipc.Register("app.register", client.Register).Fails(api.Conflict, api.Forbidden),
 		ipc.App("app.heartbeat", ipc.Quick, client.Heartbeat),
@@ -198,17 +198,17 @@ func (d *Daemon) agentWatch(name string) ipc.Method {
 	})
 }
 
-// checked is a stream that checks the recipient's right before each chunk.
+// checked is a stream that checks the recipient's right before it sends.
 type checked struct {
 	api.Stream
 	may func(context.Context) error
 }
 
-func (s checked) Send(ctx context.Context, chunk any) error {
+func (s checked) Send(ctx context.Context, chunks ...any) error {
 	if err := s.may(ctx); err != nil {
 		return err
 	}
-	return s.Stream.Send(ctx, chunk)
+	return s.Stream.Send(ctx, chunks...)
 }
 
 // checkDescriptors comes first, so that a daemon with too few descriptors for its apps

@@ -118,7 +118,7 @@ func sampleParams() map[string]struct{ good, bad []string } {
 			bad:  []string{`{}`, `{"tenant":null}`, `{"tenant":7}`, `{"tenant":"` + strings.Repeat("x", 10_000) + `"}`},
 		},
 		"audit.rotate_key": {good: []string{`{}`}, bad: []string{`[]`}},
-		"audit.tail":       {good: []string{`{}`, `{"last":10,"follow":true}`}, bad: []string{`{"last":-1}`, `{"after":"x"}`}},
+		"audit.tail":       {good: []string{`{}`, `{"last":10,"follow":true,"gatherMs":40}`}, bad: []string{`{"last":-1}`, `{"gatherMs":-1}`, `{"gatherMs":1001}`, `{"after":"x"}`}},
 		"audit.inspect":    {good: []string{`{}`, `{"seq":1,"size":2}`}, bad: []string{`{"seq":-1}`, `{"size":"x"}`}},
 		"store.snapshot":   {good: []string{`{}`}, bad: []string{`[]`}},
 		"audit.verify":     {good: []string{`{}`}, bad: []string{`[]`}},

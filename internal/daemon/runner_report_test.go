@@ -69,7 +69,14 @@ func TestReportsAreTheRunnersAlone(t *testing.T) {
 // chunks is a stream that calls a function with each chunk.
 type chunks func(taskapi.RunnerChunk) error
 
-func (f chunks) Send(_ context.Context, chunk any) error { return f(chunk.(taskapi.RunnerChunk)) }
+func (f chunks) Send(_ context.Context, sent ...any) error {
+	for _, chunk := range sent {
+		if err := f(chunk.(taskapi.RunnerChunk)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // A run that starts while the runner attaches is told to the runner once.
 func TestRunThatStartsWhileTheRunnerAttachesIsToldOnce(t *testing.T) {

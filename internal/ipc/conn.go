@@ -283,18 +283,6 @@ func (c *conn) call(r *wire.Request, m *Method, params any) (result any, after a
 	return m.call(ctx, c, r, params)
 }
 
-// open opens a stream.
-func (c *conn) open(ctx context.Context, m *Method, params any) (feed Feed, err error) {
-	defer c.rescue(m, &err)
-	return m.open(ctx, c, params)
-}
-
-// feed runs a stream to its end.
-func (c *conn) feed(ctx context.Context, m *Method, feed Feed, s *stream) (err error) {
-	defer c.rescue(m, &err)
-	return feed(ctx, s)
-}
-
 // rescue is deferred in the goroutine of a request. A panic there becomes that request's
 // INTERNAL_ERROR and does not affect other requests.
 func (c *conn) rescue(m *Method, err *error) {
@@ -372,77 +360,6 @@ func (c *conn) queueUp(m *Method, params any) (before chan struct{}, done func()
 	}
 }
 
-// stream opens a streaming method and runs it beside the reader. It takes its place before it
-// opens: an open stream is always fed, and so ended by its feed.
-func (c *conn) stream(r *wire.Request, m *Method, params any) {
-	ctx, cancel := context.WithCancel(c.ctx)
-	var feed Feed
-	err := c.enterStream(r.ID, cancel)
-	if err == nil {
-		if feed, err = c.open(ctx, m, params); err != nil {
-			c.leaveStream(r.ID)
-			c.idle.Done()
-		}
-	}
-	if m.answered(err) != nil {
-		cancel()
-		c.fail(r.ID, err)
-		return
-	}
-	id := r.ID
-	if m.opening != nil {
-		c.out.opening(c.server.newID(), c.server.now().UnixMilli(), id, m.opening)
-	}
-	go func() {
-		defer c.idle.Done()
-		defer cancel()
-		s := &stream{conn: c, requestID: id}
-		err := c.feed(ctx, m, feed, s)
-		c.leaveStream(id)
-		if err != nil && ctx.Err() == nil {
-			c.fail(id, err)
-		} else {
-			s.end()
-		}
-		c.out.flush()
-	}()
-}
-
-func (c *conn) cancelStream(requestID string) (api.OK, error) {
-	c.mu.Lock()
-	cancel, ok := c.inFlight[requestID]
-	c.mu.Unlock()
-	if !ok || cancel == nil {
-		return api.OK{}, api.Errorf(api.NotFound, "no stream %q on this connection", requestID)
-	}
-	cancel()
-	return api.OK{OK: true}, nil
-}
-
-// stream sends the chunks of one answer.
-type stream struct {
-	conn      *conn
-	requestID string
-}
-
-// Send queues a chunk as soon as there is room.
-func (s *stream) Send(ctx context.Context, chunk any) error {
-	if err := s.conn.out.room(ctx); err != nil {
-		return err
-	}
-	encoded, err := wire.Encode(chunk)
-	if err != nil {
-		return api.Errorf(api.InternalError, "cannot encode a chunk: %v", err)
-	}
-	s.conn.out.chunk(s.conn.server.newID(), s.conn.server.now().UnixMilli(), s.requestID, encoded, false)
-	s.conn.out.flush()
-	return nil
-}
-
-func (s *stream) end() {
-	s.conn.out.chunk(s.conn.server.newID(), s.conn.server.now().UnixMilli(), s.requestID, []byte("null"), true)
-}
-
 // pending reports whether a request with this id is not answered yet.
 func (c *conn) pending(id string) bool {
 	c.mu.Lock()
@@ -487,25 +404,6 @@ func (c *conn) enter(id string, cost int) bool {
 	return true
 }
 
-// enterStream puts a stream into flight. Unlike [conn.enter] it never waits: a stream ends only at
-// a client's request, which nobody would read meanwhile.
-func (c *conn) enterStream(id string, cancel context.CancelFunc) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case c.state != stateOpen:
-		return errClosing
-	case c.streams >= maxStreams:
-		return api.Errorf(api.Conflict, "the connection has its limit of %d streams; end one with stream.cancel", maxStreams)
-	case c.process.streams.Add(1) > maxStreamsOfProcess:
-		c.process.streams.Add(-1)
-		return api.Errorf(api.Conflict, "process %d has its limit of %d streams; end one with stream.cancel", c.process.key.pid, maxStreamsOfProcess)
-	}
-	c.trackLocked(id, cancel)
-	c.streams++
-	return nil
-}
-
 // trackLocked puts a request into flight.
 func (c *conn) trackLocked(id string, cancel context.CancelFunc) {
 	if c.inFlight == nil {
@@ -513,14 +411,6 @@ func (c *conn) trackLocked(id string, cancel context.CancelFunc) {
 	}
 	c.inFlight[id] = cancel
 	c.idle.Add(1)
-}
-
-func (c *conn) leaveStream(id string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.inFlight, id)
-	c.streams--
-	c.process.streams.Add(-1)
 }
 
 // leave takes a request out of flight, and reports whether others remain.
@@ -634,15 +524,4 @@ func (c *conn) unanswered() int {
 func (c *conn) part(within time.Duration) {
 	c.out.drain(min(lastWords, max(within, lastWords/10)))
 	c.hangUp()
-}
-
-// endStreams ends every stream, since streams do not end by themselves.
-func (c *conn) endStreams() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, cancel := range c.inFlight {
-		if cancel != nil {
-			cancel()
-		}
-	}
 }

@@ -462,6 +462,33 @@ func TestNoCharacterIsCut(t *testing.T) {
 	}
 }
 
+// What is sent at once may be more than the queue holds: it waits for the reader.
+func TestStreamSendsMoreThanTheQueueHolds(t *testing.T) {
+	var n int
+	p, _, s := with(t, func(c *fakeClient) {
+		c.watch = func(context.Context) (Feed, error) {
+			return func(ctx context.Context, s api.Stream) error {
+				chunks := make([]any, n)
+				for i := range chunks {
+					chunks[i] = strings.Repeat("x", 1000)
+				}
+				return s.Send(ctx, chunks...)
+			}, nil
+		}
+	})
+	n = 3 * s.limits.Load().QueueBytes / 1000
+	p.watches("1")
+	for i := range n {
+		if in := p.next(); in.Type != wire.TypeStream || in.Done || len(in.Chunk) != 1002 {
+			t.Fatalf("chunk %d is %+v", i, in)
+		}
+	}
+	if in := p.next(); in.Type != wire.TypeStream || !in.Done {
+		t.Errorf("its end is %+v", in)
+	}
+	p.alive()
+}
+
 // A stream that fails returns an error instead of ending normally.
 func TestStreamThatFails(t *testing.T) {
 	p, _, _ := with(t, func(c *fakeClient) {

@@ -595,6 +595,8 @@ export interface AuditTailParams {
   last?: number;
   /** Goes on with new records. */
   follow?: boolean;
+  /** New records come together, at most once in so many milliseconds. */
+  gatherMs?: number;
   /** The records are exported; the daemon records that first. */
   export?: boolean;
 }

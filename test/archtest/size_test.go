@@ -32,7 +32,7 @@ var rings = []ring{
 			"internal/store/db", "internal/store/walfile",
 			"internal/store/logstore/log.go", "internal/store/logstore/recent.go", "internal/store/logstore/records.go", "internal/store/logstore/tree.go", "internal/store/logstore/writer.go",
 			"internal/audit/canonical.go", "internal/audit/chain.go", "internal/audit/delivered.go", "internal/audit/digests.go", "internal/audit/encode.go", "internal/audit/members.go", "internal/audit/record.go",
-			"internal/ipc/conn.go", "internal/ipc/outqueue.go",
+			"internal/ipc/conn.go", "internal/ipc/outqueue.go", "internal/ipc/stream.go",
 			"internal/api/wire/frame.go", "internal/api/wire/message.go", "internal/api/wire/usual.go",
 			"internal/base/jsonline",
 		},

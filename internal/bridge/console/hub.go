@@ -22,8 +22,10 @@ import (
 const (
 	// maxQueue bounds the bytes that wait for one page.
 	maxQueue = 4 << 20
-	// gatherTime is the time for which a line waits for others, so that a browser wakes up less often.
-	gatherTime = 10 * time.Millisecond
+	// recordsEvery is the time between two groups of records, so that the console and its browsers wake up
+	// less often: a busy log is drawn 25 times a second. A line waits for gatherTime for others of its group.
+	recordsEvery = 40 * time.Millisecond
+	gatherTime   = 2 * time.Millisecond
 	// maxPages bounds the open streams.
 	maxPages = 32
 	// lookEvery is the time between attempts to reach a daemon that is away, and statusEvery that
@@ -268,7 +270,7 @@ func (h *hub) records(ctx context.Context, c *client.Client) error {
 	h.mu.Lock()
 	after := h.seq
 	h.mu.Unlock()
-	err := c.Each(ctx, "audit.tail", api.AuditTailParams{After: &after, Follow: true}, func(chunk jsontext.Value) error {
+	err := c.Each(ctx, "audit.tail", api.AuditTailParams{After: &after, Follow: true, Gather: int(recordsEvery.Milliseconds())}, func(chunk jsontext.Value) error {
 		seq, err := seqOf(chunk)
 		if err != nil {
 			return err

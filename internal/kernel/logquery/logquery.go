@@ -4,11 +4,11 @@ package logquery
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/store"
 )
 
 // Search finds records.
@@ -18,9 +18,19 @@ type Search interface {
 	Query(ctx context.Context, f audit.Filter, before uint64, limit int) (lines [][]byte, next uint64, err error)
 }
 
+// Lines are the records as they were sealed.
+type Lines interface {
+	// Head is the end of the log.
+	Head() audit.Head
+	// LinesAfter returns a page of records after a number, oldest first, and the last one's number.
+	LinesAfter(ctx context.Context, seq uint64) (lines [][]byte, upTo uint64, err error)
+	// WaitAfter returns when there is a record after a number.
+	WaitAfter(ctx context.Context, seq uint64) error
+}
+
 // Log is the log that is searched and followed.
 type Log struct {
-	Store  *store.Store
+	Lines  Lines
 	Search Search
 }
 
@@ -40,53 +50,75 @@ func (l *Log) Query(ctx context.Context, p *api.AuditQueryParams) (api.AuditQuer
 
 // Tail opens a stream of records, oldest first.
 func (l *Log) Tail(ctx context.Context, p *api.AuditTailParams) (func(context.Context, api.Stream) error, error) {
-	head := l.Store.Head().Seq
+	head := l.Lines.Head().Seq
 	after := head
 	if p.After != nil {
 		after = min(*p.After, head)
 	}
-	var last []jsontext.Value
+	var last []any
 	if p.After == nil && p.Last > 0 {
-		for before := head + 1; before > 0 && len(last) < p.Last; {
-			lines, next, err := l.Search.Query(ctx, p.Filter, before, p.Last-len(last))
-			if err != nil {
-				return nil, err
-			}
-			for _, line := range lines {
-				last = append(last, line)
-			}
-			before = next
+		var err error
+		if last, err = l.last(ctx, p, head+1); err != nil {
+			return nil, err
 		}
-		slices.Reverse(last)
 	}
 	all := p.Filter.Unbounded() // no line need be read for it
 	return func(ctx context.Context, s api.Stream) error {
-		for _, line := range last {
-			if err := s.Send(ctx, line); err != nil {
-				return err
-			}
+		if err := s.Send(ctx, last...); err != nil {
+			return err
 		}
+		var rest <-chan time.Time // since new records were sent
 		for {
-			page, upTo, err := l.Store.LinesAfter(ctx, after)
+			page, upTo, err := l.Lines.LinesAfter(ctx, after)
 			if err != nil {
 				return err
 			}
+			together := make([]any, 0, len(page))
 			for _, line := range page {
 				if all || p.Filter.Match(line) {
-					if err := s.Send(ctx, jsontext.Value(line)); err != nil {
-						return err
-					}
+					together = append(together, jsontext.Value(line))
 				}
 			}
-			switch after = upTo; {
+			if err := s.Send(ctx, together...); err != nil {
+				return err
+			}
+			// What was there at the beginning comes as fast as it is read.
+			if after = upTo; p.Gather > 0 && len(together) > 0 && after > head {
+				rest = time.After(time.Duration(p.Gather) * time.Millisecond)
+			}
+			switch {
 			case len(page) > 0:
 			case !p.Follow:
 				return nil
 			default:
-				if err := l.Store.WaitAfter(ctx, after); err != nil {
+				if err := l.Lines.WaitAfter(ctx, after); err != nil {
 					return err
+				}
+			}
+			if rest != nil {
+				select {
+				case <-rest:
+					rest = nil
+				case <-ctx.Done():
+					return ctx.Err()
 				}
 			}
 		}
 	}, nil
+}
+
+// last returns as many records before a number as the caller wants, oldest first.
+func (l *Log) last(ctx context.Context, p *api.AuditTailParams, before uint64) (last []any, err error) {
+	for before > 0 && len(last) < p.Last {
+		lines, next, err := l.Search.Query(ctx, p.Filter, before, p.Last-len(last))
+		if err != nil {
+			return nil, err
+		}
+		for _, line := range lines {
+			last = append(last, jsontext.Value(line))
+		}
+		before = next
+	}
+	slices.Reverse(last)
+	return last, nil
 }

@@ -573,6 +573,8 @@ class AuditTailParams(TypedDict, total=False):
     last: int
     # Goes on with new records.
     follow: bool
+    # New records come together, at most once in so many milliseconds.
+    gatherMs: int
     # The records are exported; the daemon records that first.
     export: bool
 

@@ -9,12 +9,14 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if dir := os.Getenv(consoleVariable); dir != "" {
-		if err := serveConsole(dir); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
+	for variable, run := range map[string]func(string) error{consoleVariable: serveConsole, readerVariable: readStream} {
+		if value := os.Getenv(variable); value != "" {
+			if err := run(value); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+			return
 		}
-		return
 	}
 	buildtest.Isolated(m, "UPDATE_SAMPLES", "CONSOLE_PICTURES").Run()
 }

@@ -268,14 +268,16 @@ func (w *world) ServeHTTP(out http.ResponseWriter, in *http.Request) {
 	}
 }
 
+// sum is a proof by a key, as the page makes it.
+func sum(key, text string) string {
+	mac := hmac.New(sha256.New, []byte(key))
+	mac.Write([]byte(text))
+	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+}
+
 // prove has the answer to a request prove that it knows the request's key, as the process does. The link
 // has the key "code", of which each page makes that of its session.
 func (w *world) prove(out http.ResponseWriter, in *http.Request) bool {
-	sum := func(key, text string) string {
-		mac := hmac.New(sha256.New, []byte(key))
-		mac.Write([]byte(text))
-		return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
-	}
 	parts := strings.Split(strings.TrimPrefix(in.Header.Get("Authorization"), "Proof "), ".")
 	if len(parts) != 3 {
 		return false

@@ -1,0 +1,94 @@
+package logquery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
+)
+
+// fakeLines is a log of which a page has two records.
+type fakeLines struct {
+	head atomic.Uint64
+	// grew wakes who waits.
+	grew chan struct{}
+}
+
+func (f *fakeLines) Head() audit.Head { return audit.Head{Seq: f.head.Load()} }
+
+func (f *fakeLines) LinesAfter(_ context.Context, seq uint64) (lines [][]byte, upTo uint64, err error) {
+	for upTo = seq; upTo < min(f.head.Load(), seq+2); upTo++ {
+		lines = append(lines, fmt.Append(nil, upTo+1))
+	}
+	return lines, upTo, nil
+}
+
+func (f *fakeLines) WaitAfter(ctx context.Context, seq uint64) error {
+	for f.head.Load() <= seq {
+		select {
+		case <-f.grew:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// sent notes when which chunks were sent.
+type sent struct {
+	begun  time.Time
+	groups []string
+}
+
+func (s *sent) Send(_ context.Context, chunks ...any) error {
+	if len(chunks) > 0 {
+		s.groups = append(s.groups, fmt.Sprintf("%s %s", time.Since(s.begun), chunks))
+	}
+	return nil
+}
+
+// TestTailGathers follows a log to which a record is added each 15 ms, 100 ms after the stream began: the
+// first comes at once, and each group 40 ms after the one before. What was there comes without a pause.
+func TestTailGathers(t *testing.T) {
+	for gather, want := range map[int][]string{
+		0:  {"0s [1 2]", "0s [3 4]", "100ms [5]", "115ms [6]", "130ms [7]", "145ms [8]"},
+		40: {"0s [1 2]", "0s [3 4]", "100ms [5]", "140ms [6 7]", "180ms [8]"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			lines, after := &fakeLines{grew: make(chan struct{})}, uint64(0)
+			lines.head.Store(4)
+			feed, err := (&Log{Lines: lines}).Tail(t.Context(), &api.AuditTailParams{After: &after, Follow: true, Gather: gather})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, stop := context.WithCancel(t.Context())
+			got := &sent{begun: time.Now()}
+			ended := make(chan error)
+			go func() { ended <- feed(ctx, got) }()
+			<-time.After(100 * time.Millisecond)
+			for range 4 {
+				lines.head.Add(1)
+				select {
+				case lines.grew <- struct{}{}:
+				default: // the stream gathers
+				}
+				<-time.After(15 * time.Millisecond)
+			}
+			<-time.After(time.Second)
+			stop()
+			if err := <-ended; !errors.Is(err, context.Canceled) {
+				t.Errorf("it ends with %v", err)
+			}
+			if !slices.Equal(got.groups, want) {
+				t.Errorf("with %d ms: %q, want %q", gather, got.groups, want)
+			}
+		})
+	}
+}
