@@ -232,7 +232,13 @@ func (h *harness) agent(id string) *app {
 // channel is an app that owns channels, set up as the SDK does.
 func (h *harness) channel(id string, channels ...string) *app {
 	h.t.Helper()
-	a := h.register(id, api.Capabilities{Channels: api.Provides{Provides: channels}, Hooks: api.HookDeclaration{Subscribes: []string{"message_sending"}}})
+	return h.channelApp(id, channels)
+}
+
+// channelApp is channel for a client with options.
+func (h *harness) channelApp(id string, channels []string, opts ...client.Option) *app {
+	h.t.Helper()
+	a := h.register(id, api.Capabilities{Channels: api.Provides{Provides: channels}, Hooks: api.HookDeclaration{Subscribes: []string{"message_sending"}}}, opts...)
 	for _, channel := range channels {
 		var granted api.CapabilityResult
 		a.must("capability.register", map[string]any{"type": "channel", "config": map[string]any{"channelId": channel}}, &granted)
