@@ -83,7 +83,7 @@ names another; "ocipd service install" sets both up.`,
 			d, err := daemon.New(daemon.Options{
 				Gates:  func() map[string][]string { return integrate.Held(notes) },
 				Config: cfg, Getenv: s.Getenv, Version: buildVersion(), Log: log, Level: &threshold,
-				GCPercent: percent, Passed: supervisor.Files(), Manager: supervisor.New(log.Named("supervisor")),
+				Process: &daemon.Process{GCPercent: percent}, Passed: supervisor.Files(), Manager: supervisor.New(log.Named("supervisor")),
 			})
 			if err != nil {
 				return err

@@ -57,12 +57,19 @@ type Options struct {
 	// state. Both may be nil.
 	Passed  []*os.File
 	Manager *supervisor.Manager
-	// GCPercent is the permitted growth of the heap between two collections while there are
-	// messages. Zero leaves the setting unchanged.
-	GCPercent int
+	// Process is set if nothing but the daemon runs in the process: the daemon then gives the
+	// process's memory back to the system.
+	Process *Process
 	// Gates, unless nil, returns for each agent runtime whose files were changed for this
 	// daemon the problems that keep its gate from working as entered.
 	Gates func() map[string][]string
+}
+
+// Process is how a daemon treats the process that is its own.
+type Process struct {
+	// GCPercent is the permitted growth of the heap between two collections while there are
+	// messages. Zero leaves the setting unchanged.
+	GCPercent int
 }
 
 // Daemon is one daemon, from Start to Stop.
@@ -129,8 +136,8 @@ type Daemon struct {
 	outside  atomic.Pointer[checkpoints.File]
 	rotating sync.Mutex
 
-	// gcPercent is [Options.GCPercent].
-	gcPercent int
+	// process is [Options.Process].
+	process *Process
 
 	// undo holds the undo of each completed step, newest last. A failed start and a stop both use it.
 	undo []ending
@@ -154,7 +161,7 @@ func New(o Options) (*Daemon, error) {
 	if lacks := kernelconfig.CheckDeclared(o.Config); len(lacks) > 0 {
 		return nil, lacks
 	}
-	d.gcPercent = o.GCPercent
+	d.process = o.Process
 	d.mirror = config.MirrorPath(o.Config, d.database)
 	d.metrics = newMetrics()
 	return d, nil
@@ -494,7 +501,9 @@ func (d *Daemon) listen(context.Context) error {
 		d.closeServer()
 		return nil
 	})
-	d.giveBack()
+	if d.process != nil {
+		d.giveBack()
+	}
 	return nil
 }
 
@@ -506,7 +515,7 @@ func (d *Daemon) giveBack() {
 	go func() {
 		defer close(ended)
 		memory.Return()
-		memory.GiveBack(ctx, memory.Options{Looks: looks.C, BusyPercent: d.gcPercent, Shrink: func() {
+		memory.GiveBack(ctx, memory.Options{Looks: looks.C, BusyPercent: d.process.GCPercent, Shrink: func() {
 			d.kernel.Shrink()
 			d.store.Shrink(ctx)
 			d.index.Shrink()

@@ -56,6 +56,8 @@ type harness struct {
 	flags map[string]any
 	// said, if set, keeps callers' messages.
 	said *said
+	// process is [daemon.Options.Process].
+	process *daemon.Process
 	// gates, unless nil, is the daemon's input about gates in files.
 	gates func() map[string][]string
 }
@@ -131,7 +133,7 @@ func (h *harness) make() (*daemon.Daemon, error) {
 	if log == nil {
 		log = zap.NewNop()
 	}
-	d, err := daemon.New(daemon.Options{Config: cfg, Getenv: func(string) string { return "" }, Version: "test", Log: log, Passed: h.passed, Gates: h.gates})
+	d, err := daemon.New(daemon.Options{Config: cfg, Getenv: func(string) string { return "" }, Version: "test", Log: log, Passed: h.passed, Process: h.process, Gates: h.gates})
 	if err == nil {
 		d.AwaitWitnesses(patience)
 	}

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime/metrics"
 	"slices"
 	"strings"
 	"syscall"
@@ -441,5 +442,25 @@ func TestStartWarnsOfWriters(t *testing.T) {
 	}
 	if said := warnings(); !slices.Equal(said, want) {
 		t.Errorf("it says %q, want %q", said, want)
+	}
+}
+
+// A daemon gives back the memory of its start if the process is its own: among others it would
+// have them wait for its collections.
+func TestMemoryOfTheStartIsGivenBack(t *testing.T) {
+	forced := func() uint64 {
+		sample := []metrics.Sample{{Name: "/gc/cycles/forced:gc-cycles"}}
+		metrics.Read(sample)
+		return sample[0].Value.Uint64()
+	}
+	for _, process := range []*daemon.Process{{}, nil} {
+		h := plot(t, acme)
+		h.process = process
+		before := forced()
+		h.start()
+		h.stop() // it waits until memory is given back
+		if gave := forced() > before; gave != (process != nil) {
+			t.Errorf("with a process of its own: %t; memory was given back: %t", process != nil, gave)
+		}
 	}
 }
