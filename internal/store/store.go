@@ -162,7 +162,10 @@ type Store struct {
 
 // schema is the schema of this daemon's database.
 var schema = sync.OnceValue(func() *db.Schema {
-	return &db.Schema{Application: applicationID, Steps: migrations, Result: tables}
+	return &db.Schema{
+		Application: applicationID, Steps: migrations, Result: tables,
+		Rows: `INSERT INTO meta (key, value) VALUES ('digests-from', CAST('1' AS BLOB));`,
+	}
 })
 
 // readerCount bounds the queries that run side by side.

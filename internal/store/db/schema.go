@@ -31,9 +31,10 @@ type Schema struct {
 	// Steps are SQL scripts in the order of their names. A database's version is the number of
 	// steps that it has had.
 	Steps fs.FS
-	// Result, if set, is what all steps make, as [Schema.Make] returns it: a start need not take
-	// them for that.
+	// Result, if set, is what all steps make, as [Schema.Make] returns it, and Rows is SQL that
+	// writes what they write into an empty database: a start need not take them for that.
 	Result []byte
+	Rows   string
 
 	mu sync.Mutex
 	// made caches the schema of each version, once a database was checked at it.
@@ -88,6 +89,9 @@ func (s *Schema) Migrate(w *Writer) error {
 	if err != nil {
 		return err
 	}
+	if version == 0 && s.Result != nil {
+		return s.begin(w.Conn, len(steps))
+	}
 	for i := version; i < len(steps); i++ {
 		if err := s.apply(w.Conn, steps, i); err != nil {
 			return err
@@ -101,11 +105,36 @@ func (s *Schema) apply(conn *sqlite.Conn, steps []string, i int) error {
 	if err != nil {
 		return fmt.Errorf("cannot read migration %s: %w", steps[i], err)
 	}
-	text := fmt.Sprintf("%s\nPRAGMA application_id=%d;\nPRAGMA user_version=%d;", script, s.Application, i+1)
-	if err := sqlitex.ExecuteScript(conn, text, nil); err != nil {
+	if err := s.run(conn, string(script), i+1); err != nil {
 		return fmt.Errorf("cannot apply migration %s: %w", steps[i], err)
 	}
 	return nil
+}
+
+// begin makes what all steps make in an empty database.
+func (s *Schema) begin(conn *sqlite.Conn, newest int) error {
+	list, err := readMade(s.Result)
+	if err != nil {
+		return err
+	}
+	var script strings.Builder
+	for _, kind := range []string{"table", "index", "view", "trigger"} {
+		for _, one := range list {
+			// What SQLite makes by itself has no SQL.
+			if sql := strings.TrimSpace(strings.Join(one.SQL, "\n")); one.Kind == kind && sql != "" {
+				script.WriteString(sql + ";\n")
+			}
+		}
+	}
+	if err := s.run(conn, script.String()+s.Rows, newest); err != nil {
+		return fmt.Errorf("cannot make the tables of the store: %w", err)
+	}
+	return nil
+}
+
+// run runs a script that brings a database to a version.
+func (s *Schema) run(conn *sqlite.Conn, script string, version int) error {
+	return sqlitex.ExecuteScript(conn, fmt.Sprintf("%s\nPRAGMA application_id=%d;\nPRAGMA user_version=%d;", script, s.Application, version), nil)
 }
 
 // SchemaError means that a database has other tables, indexes, triggers or views than the
@@ -218,10 +247,17 @@ func (s *Schema) Make() ([]byte, error) {
 	return json.Marshal(list, jsontext.WithIndent("\t"))
 }
 
-func readSchema(text []byte) (map[object]string, error) {
-	var list []made
+func readMade(text []byte) (list []made, err error) {
 	if err := json.Unmarshal(text, &list); err != nil {
 		return nil, fmt.Errorf("cannot read the schema of the store: %w", err)
+	}
+	return list, nil
+}
+
+func readSchema(text []byte) (map[object]string, error) {
+	list, err := readMade(text)
+	if err != nil {
+		return nil, err
 	}
 	found := make(map[object]string, len(list))
 	for _, one := range list {
