@@ -249,7 +249,7 @@ func (k *Hosts) Carries(context.Context, api.Peer, *fleetapi.FleetAttachParams) 
 	return func(ctx context.Context, out api.Stream) error {
 		k.attach(1)
 		defer k.attach(-1)
-		c := carrier{Hosts: k, out: out, offers: make(map[string]*lane.Offers)}
+		c := carrier{Hosts: k, out: out, offers: make(map[string]*offers), since: k.now()}
 		for ctx.Err() == nil && k.closing.Err() == nil {
 			if err := c.round(ctx); err != nil {
 				return err
@@ -303,9 +303,15 @@ const offerEvery = time.Minute
 type carrier struct {
 	*Hosts
 	out    api.Stream
-	offers map[string]*lane.Offers
-	// beatAt is when the next beat is due.
-	beatAt time.Time
+	offers map[string]*offers
+	// beatAt is when the next beat is due, and since when this carrier is attached.
+	beatAt, since time.Time
+}
+
+// offers are those of one lane. Attached is when the other host's newest carrier was attached.
+type offers struct {
+	lane.Offers
+	attached time.Time
 }
 
 // offer offers every message that is due, and returns when the next one is.
@@ -344,15 +350,19 @@ func (c *carrier) offerTo(ctx context.Context, k *ruleset, to *roster.Host) (nex
 	if err != nil {
 		return next, err
 	}
-	offers := c.offers[name]
-	if offers == nil {
-		offers = new(lane.Offers)
-		c.offers[name] = offers
+	made, attached := c.offers[name], c.attachedAt(to)
+	if made == nil {
+		made = &offers{attached: attached}
+		c.offers[name] = made
+	}
+	if !made.attached.Equal(attached) { // what was offered before then may be lost
+		made.Anew()
+		made.attached = attached
 	}
 	open := make([]uint64, 0, len(rows))
 	for _, row := range rows {
 		open = append(open, row.Seq)
-		if !offers.Due(row.Seq, c.now()) {
+		if !made.Due(row.Seq, c.now()) {
 			continue
 		}
 		f, keptBack, err := c.frameOf(ctx, k.member, row, to)
@@ -365,9 +375,9 @@ func (c *carrier) offerTo(ctx context.Context, k *ruleset, to *roster.Host) (nex
 		if err := c.out.Send(ctx, *f); err != nil {
 			return next, err
 		}
-		offers.Made(row.Seq, c.now(), jitterOf(row.Message.DispatchID))
+		made.Made(row.Seq, c.now(), jitterOf(row.Message.DispatchID))
 	}
-	return offers.Keep(open), nil
+	return made.Keep(open), nil
 }
 
 // jitterOf spreads the repetitions of messages, from 0 to 1.

@@ -43,6 +43,7 @@ func (c *carrier) beat(ctx context.Context) (next time.Time, err error) {
 		// A database that cannot be read ends no carrier.
 		said.Faults = append(said.Faults, "status: "+err.Error())
 	}
+	said.Attached = c.since
 	body, err := beat.Write(said)
 	if err != nil {
 		return c.beatAt, err
@@ -111,9 +112,22 @@ func (k *Hosts) takeBeat(ctx context.Context, from *roster.Host, read *frame.Fra
 		k.hear(from.Name, now.Heard)
 	}
 	k.mu.Lock()
-	defer k.mu.Unlock()
 	k.beats[key] = &now
+	k.mu.Unlock()
+	if !now.Attached.Equal(known.Attached) {
+		k.ring()
+	}
 	return nil
+}
+
+// attachedAt is when the newest carrier of another host was attached, zero if no beat has said so.
+func (k *Hosts) attachedAt(h *roster.Host) (at time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if known := k.beats[beatsOf(h.Name, h.Epoch)]; known != nil {
+		at = known.Attached
+	}
+	return at
 }
 
 // beatsKnown returns what is known of the beats of a host. The caller has locked them.

@@ -636,6 +636,7 @@ export interface Beat {
   waiting: number;
   held: number;
   oldestHeld?: string;
+  attached?: string;
   faults?: string[];
 }
 

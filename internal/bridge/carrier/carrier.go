@@ -5,8 +5,8 @@ package carrier
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
@@ -24,36 +24,13 @@ type Options struct {
 	Say func(format string, args ...any)
 }
 
-// The wait before a carrier connects again, doubled each time up to lastWait.
-const (
-	firstWait = time.Second
-	lastWait  = 30 * time.Second
-)
+// errSame means that both daemons are the same host.
+var errSame = errors.New("both sockets are of one host")
 
-// Run carries frames until the context ends, even if a daemon restarts.
+// Run carries frames until the context ends, even if a daemon restarts. The error is that of two sockets of
+// one host.
 func Run(ctx context.Context, o Options) error {
-	wait, said := firstWait, ""
-	for {
-		carried, err := carry(ctx, &o)
-		if ctx.Err() != nil {
-			return nil
-		}
-		if carried {
-			wait, said = firstWait, ""
-		}
-		if why := fmt.Sprint(err); why != said {
-			o.Say("nothing is carried: %s", why)
-			said = why
-		}
-		again := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-			again.Stop()
-			return nil
-		case <-again.C:
-		}
-		wait = min(2*wait, lastWait)
-	}
+	return Repeat(ctx, "nothing is carried", errSame, o.Say, func() (bool, error) { return carry(ctx, &o) })
 }
 
 // end is one of the two daemons.
@@ -92,7 +69,7 @@ func carry(ctx context.Context, o *Options) (carried bool, err error) {
 		defer ends[i].Close()
 	}
 	if ends[0].host == ends[1].host {
-		return false, fmt.Errorf("both sockets are of host %s", ends[0].host)
+		return false, fmt.Errorf("%w: %s", errSame, ends[0].host)
 	}
 	o.Say("carries between %s and %s", ends[0].host, ends[1].host)
 	group, ctx := errgroup.WithContext(ctx)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/bridge/carrier"
 	"github.com/openclawos/ocipd/internal/fleet/fleetapi"
 	"github.com/openclawos/ocipd/internal/fleet/frame"
 	"github.com/openclawos/ocipd/internal/fleet/lane"
@@ -223,7 +224,7 @@ func (l *line) drain(ctx context.Context) error {
 // pulls takes frames out of the stream, again and again. A pull that the broker refuses is made again
 // after a wait.
 func (l *line) pulls(ctx context.Context) error {
-	var again waits
+	var again carrier.Waits
 	for n := 1; ctx.Err() == nil; n++ {
 		status, err := l.pull(ctx, fmt.Sprint(n), fmt.Appendf(nil, `{"batch":%d,"expires":%d}`, pullBatch, pullTime), nil)
 		if err != nil {
@@ -231,12 +232,12 @@ func (l *line) pulls(ctx context.Context) error {
 		}
 		switch status {
 		case "", "404", "408":
-			again.reset()
+			again.Reset()
 			continue
 		case statusNobody:
 			l.say("the broker has no consumer for this host, so that nothing stored is taken: ocipd fleet broker makes it")
 		}
-		if !again.wait(ctx) {
+		if !again.Wait(ctx) {
 			break
 		}
 	}

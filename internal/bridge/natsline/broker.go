@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/nats-io/nats.go"
+	"github.com/openclawos/ocipd/internal/bridge/carrier"
 	"github.com/openclawos/ocipd/internal/fleet/frame"
 	"github.com/openclawos/ocipd/internal/fleet/roster"
 )
@@ -222,7 +223,7 @@ type Keeper struct {
 // Keep makes the stream of a tenant and the consumers of its hosts, and again whenever the broker has lost
 // them, until the context ends. The error is that of a broker that is too old.
 func Keep(ctx context.Context, k *Keeper) error {
-	return repeat(ctx, "nothing is kept", k.Say, func() (bool, error) { return k.session(ctx) })
+	return carrier.Repeat(ctx, "nothing is kept", errOld, k.Say, func() (bool, error) { return k.session(ctx) })
 }
 
 // session keeps the stream and the consumers over one connection.

@@ -191,25 +191,3 @@ func TestKeyOfAnotherTenant(t *testing.T) {
 		t.Errorf("the configuration is refused with %v", err)
 	}
 }
-
-// A broker that ends each connection at once is not asked without a pause, and one that was there for long is
-// asked again at once.
-func TestWaitsAfterShortConnections(t *testing.T) {
-	t.Parallel()
-	var w waits
-	for range 10 {
-		if w.carried(false) {
-			t.Fatal("a short connection is a good one")
-		}
-		w.next = min(max(2*w.next, firstWait), lastWait)
-	}
-	if w.next != shortWait {
-		t.Errorf("after short connections the wait is %s", w.next)
-	}
-	if w.next = lastWait; w.carried(false) || w.next > shortWait {
-		t.Errorf("after a short connection the wait is %s", w.next)
-	}
-	if !w.carried(true) || w.next != 0 {
-		t.Errorf("after a long connection the wait is %s", w.next)
-	}
-}

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/api/client"
+	"github.com/openclawos/ocipd/internal/bridge/carrier"
 	"github.com/openclawos/ocipd/internal/fleet/fleetapi"
 	"github.com/openclawos/ocipd/internal/fleet/frame"
 	"github.com/openclawos/ocipd/internal/fleet/roster"
@@ -37,7 +38,7 @@ type Options struct {
 // Run carries frames until the context ends, even if the daemon or the broker restarts. The error is
 // that of a broker that is too old.
 func Run(ctx context.Context, o Options) error {
-	return repeat(ctx, "nothing is carried", o.Say, func() (bool, error) { return carry(ctx, &o) })
+	return carrier.Repeat(ctx, "nothing is carried", errOld, o.Say, func() (bool, error) { return carry(ctx, &o) })
 }
 
 // line is one connection to the daemon and one to the broker.

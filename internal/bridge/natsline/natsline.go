@@ -16,11 +16,9 @@
 package natsline
 
 import (
-	"context"
 	"crypto/ed25519"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"regexp"
 	"strconv"
 	"time"
@@ -137,73 +135,4 @@ func newEnough(version string) error {
 		return fmt.Errorf("cannot use a broker of version %.64q: %w", version, errOld)
 	}
 	return nil
-}
-
-// waits are the times before a further attempt: doubled each time, and lengthened by up to a half at
-// random, so that many hosts do not come back together.
-type waits struct{ next time.Duration }
-
-const (
-	firstWait = 500 * time.Millisecond
-	lastWait  = 30 * time.Second
-)
-
-func (w *waits) reset() { w.next = 0 }
-
-// A connection that lasts for steady is a good one. After a shorter one the next wait has shortWait at most.
-const (
-	steady    = time.Minute
-	shortWait = 4 * time.Second
-)
-
-// carried takes note of whether a connection has lasted for steady, and returns it. A broker
-// that ends each connection at once would otherwise have the daemon offer everything again all the time.
-func (w *waits) carried(lasted bool) bool {
-	if lasted {
-		w.reset()
-	} else {
-		w.next = min(w.next, shortWait/2)
-	}
-	return lasted
-}
-
-// repeat makes one connection after another until the context ends, and tells a person of each new reason
-// why there is none. Once reports whether its connection was made, and why it has ended. The error is that
-// of a broker that is too old.
-func repeat(ctx context.Context, what string, say func(format string, args ...any), once func() (made bool, err error)) error {
-	var again waits
-	said := ""
-	for {
-		long := time.NewTimer(steady)
-		made, err := once()
-		lasted := !long.Stop()
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case errors.Is(err, errOld):
-			return err
-		case made && again.carried(lasted):
-			said = ""
-		}
-		if why := fmt.Sprint(err); why != said {
-			say("%s: %.*s", what, maxText, why)
-			said = why
-		}
-		if !again.wait(ctx) {
-			return nil
-		}
-	}
-}
-
-// wait waits for the next of the times, and reports whether the context still lasts.
-func (w *waits) wait(ctx context.Context) bool {
-	w.next = min(max(2*w.next, firstWait), lastWait)
-	over := time.NewTimer(w.next + rand.N(w.next/2)) //nolint:gosec // it spreads attempts
-	defer over.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-over.C:
-		return true
-	}
 }

@@ -89,6 +89,8 @@ type Host struct {
 	// Heard is when the newest beat came, zero for never, and Beat is that one.
 	Heard time.Time
 	Beat  *fleetapi.Beat
+	// Attached is when the newest carrier of the host was attached, by that host's clock.
+	Attached time.Time
 	// Most is the largest checkpoint that the host has shown, "" for none.
 	Most string
 	// Shrunk are the two checkpoints that no log has both, nil while all is well.
@@ -102,6 +104,9 @@ func (h *Host) Take(seq uint64, b *fleetapi.Beat, now time.Time) (shrunk bool) {
 		return false
 	}
 	h.seq, h.Heard, h.Beat = seq, now, b
+	if b.Attached.After(h.Attached) {
+		h.Attached = b.Attached
+	}
 	switch {
 	case b.Checkpoint == "":
 	case h.Most == "" || !contradicts(h.Most, b.Checkpoint):

@@ -102,6 +102,9 @@ type Beat struct {
 	Waiting    int       `json:"waiting"`
 	Held       int       `json:"held"`
 	OldestHeld time.Time `json:"oldestHeld,omitzero"`
+	// Attached is since when the carrier of this beat is attached: after a new one, messages are offered to the
+	// host at once.
+	Attached time.Time `json:"attached,omitzero"`
 	// Faults are what is wrong on it.
 	Faults []string `json:"faults,omitempty"`
 }

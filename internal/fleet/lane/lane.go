@@ -90,8 +90,8 @@ type Offers struct {
 }
 
 type offer struct {
-	due  time.Time
-	wait time.Duration
+	made, due time.Time
+	wait      time.Duration
 }
 
 // Due reports whether a message without a receipt is to be offered now.
@@ -110,7 +110,14 @@ func (o *Offers) Made(seq uint64, now time.Time, jitter float64) {
 	if before, offered := o.last[seq]; offered {
 		wait = min(2*before.wait, lastWait)
 	}
-	o.last[seq] = offer{now.Add(wait + time.Duration(jitter*float64(wait/4))), wait}
+	o.last[seq] = offer{now, now.Add(wait + time.Duration(jitter*float64(wait/4))), wait}
+}
+
+// Anew begins again with the first wait after each message's last offer, because the receiver is there again.
+func (o *Offers) Anew() {
+	for seq, last := range o.last {
+		o.last[seq] = offer{last.made, last.made.Add(firstWait), firstWait / 2}
+	}
 }
 
 // Keep forgets all messages but those that still have no receipt, and returns when the next of them

@@ -167,3 +167,25 @@ func TestControlsFail(t *testing.T) {
 		t.Error("a message that overtakes passes")
 	}
 }
+
+// Once the receiver is there again, all is offered soon, and not more often than at first.
+func TestOfferedAnew(t *testing.T) {
+	var o Offers
+	now := time.Unix(0, 0)
+	for range 8 {
+		o.Made(1, now, 0)
+		now = o.Keep([]uint64{1})
+	}
+	o.Made(1, now, 0)
+	if due := o.Keep([]uint64{1}); due.Sub(now) < time.Minute {
+		t.Fatalf("it is offered again after %s", due.Sub(now))
+	}
+	o.Anew()
+	if o.Due(1, now.Add(firstWait-1)) || !o.Due(1, now.Add(firstWait)) || !o.Due(2, now) {
+		t.Errorf("it is offered after %s", o.Keep([]uint64{1}).Sub(now))
+	}
+	o.Made(1, now, 0)
+	if due := o.Keep([]uint64{1}); due.Sub(now) != firstWait {
+		t.Errorf("the next wait is %s", due.Sub(now))
+	}
+}

@@ -620,6 +620,7 @@ class _Beat(TypedDict):
 class Beat(_Beat, total=False):
     checkpoint: str
     oldestHeld: str
+    attached: str
     faults: List[str]
 
 
