@@ -93,7 +93,7 @@ type chaos struct {
 //
 //	make fleet-chaos
 func TestFleetChaos(t *testing.T) {
-	seeds, c := 1, chaos{hosts: 2, steps: 8, quiet: 2 * patience}
+	seeds, c := 3, chaos{hosts: 3, steps: 6, quiet: 2 * patience}
 	number := func(name string, value *int) {
 		var err error
 		if text := os.Getenv(name); text != "" {
@@ -208,7 +208,7 @@ func (f *branch) rejoin(h *branchHost) {
 	f.run("", "fleet", "add", f.path("fleet.jsonl"), f.path(lines), "--key", f.path("olga"), "--yes", "--replace", "host-"+h.name)
 }
 
-// reload waits until all daemons have the roster: they take only the next version of it.
+// reload waits until all daemons have the roster.
 func (f *branch) reload() {
 	f.t.Helper()
 	for _, h := range f.hosts {
