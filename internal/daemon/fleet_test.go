@@ -120,9 +120,9 @@ func (c *company) publish(to ...*harness) {
 	}
 }
 
-func (c *company) roster(tenant string, version int, by string) []byte {
+func (c *company) roster(tenant string, version int, by string, formers ...string) []byte {
 	c.t.Helper()
-	lines, err := roster.Write(tenant, version, c.hosts, c.agents)
+	lines, err := roster.Write(tenant, version, c.hosts, c.agents, formers...)
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -717,6 +717,7 @@ func TestFleetRosterIsRefused(t *testing.T) {
 	next := c.version + 1
 	refused("a stranger's signature", "line 6: signature", c.roster("acme-corp", next, "mallory"))
 	refused("a version too far", "line 1: version: want 2", c.roster("acme-corp", next+1, "olga"))
+	refused("a version made from another one", "line 1: version: want 2", c.roster("acme-corp", next+1, "olga", "sha256:"+strings.Repeat("0", 64)))
 	refused("an empty file", "fleet.jsonl:1: the roster has no signature", nil)
 	refused("another tenant", "agents[0].tenant_id", c.roster("globex-inc", next, "olga"))
 	c.agents[1].ID = "alice2"
@@ -755,6 +756,36 @@ func TestFleetRosterIsRefused(t *testing.T) {
 	contains(t, err.Error(), "line 1: version: version 2")
 	c.write(c.a, c.roster("acme-corp", 9, "olga"))
 	c.a.start()
+}
+
+// A daemon that has missed versions of the roster takes one that was made from the version in force.
+func TestFleetMissesVersions(t *testing.T) {
+	c := foundFleet(t, "")
+	for range 2 {
+		text, err := os.ReadFile(c.a.path("fleet.jsonl"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := roster.Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		history := r.History()
+		for range 3 { // nobody gets the first two
+			c.version++
+			text = c.roster("acme-corp", c.version, "olga", history...)
+			if r, err = roster.Parse(text); err != nil {
+				t.Fatal(err)
+			}
+			history = r.History()
+		}
+		c.write(c.a, text)
+		c.reloaded(c.a)
+		var status fleetapi.FleetStatus
+		if c.a.operator("fleet.status", m{}, &status); status.Version != c.version {
+			t.Errorf("in force is version %d, want %d", status.Version, c.version)
+		}
+	}
 }
 
 // Messages that wait while a host gets new keys go before those that are decided afterwards.
@@ -817,6 +848,11 @@ func TestFleetBeats(t *testing.T) {
 	h := ofB()
 	if h.Beat == nil || h.Beat.Roster != c.version || h.Silent || h.BeatAt.IsZero() || h.Shrunk != nil {
 		t.Fatalf("host-b is %+v", h)
+	}
+	again := carry(t, c.b).beat()
+	lineA.bring(bytesOf(t, &again))
+	if later := ofB(); !later.Beat.Attached.After(h.Beat.Attached) || h.Beat.Attached.IsZero() {
+		t.Errorf("carriers of host-b are attached at %s and %s", h.Beat.Attached, later.Beat.Attached)
 	}
 	at := uint64(time.Now().UnixMilli())
 	says := func(note string) {

@@ -56,7 +56,7 @@ add hosts to it, and give the file to each of them.`,
 			if _, err := os.Lstat(args[0]); err == nil {
 				return fmt.Errorf("cannot make the roster %s: there is such a file", args[0])
 			}
-			return publish(cmd.Context(), s, args[0], key, tenant, 1, nil, nil)
+			return publish(cmd.Context(), s, args[0], key, &roster.Roster{Tenant: tenant}, nil, nil)
 		},
 	}
 	c.Flags().StringVar(&tenant, "tenant", "", "the `TENANT` of all agents of the fleet")
@@ -81,9 +81,10 @@ func lock(ctx context.Context, dir string) (unlock func(), err error) {
 	return func() { _ = d.Close() }, nil
 }
 
-// publish signs a version of a roster and writes it.
-func publish(ctx context.Context, s *cli.Process, file, key, tenant string, version int, hosts []roster.Host, agents []roster.Agent) error {
-	lines, err := roster.Write(tenant, version, hosts, agents)
+// publish signs the version of a roster after another, and writes it.
+func publish(ctx context.Context, s *cli.Process, file, key string, after *roster.Roster, hosts []roster.Host, agents []roster.Agent) error {
+	version := after.Version + 1
+	lines, err := roster.Write(after.Tenant, version, hosts, agents, after.History()...)
 	if err != nil {
 		return err
 	}
@@ -107,7 +108,7 @@ func publish(ctx context.Context, s *cli.Process, file, key, tenant string, vers
 		return fmt.Errorf("cannot write the roster: %w", err)
 	}
 	_, err = fmt.Fprintf(s.Stdout, "ok: %s is version %d of the fleet of %s, with %s and %s; give it to every host\n",
-		term.Printable(file), version, term.Printable(tenant), term.Count(len(hosts), "host"), term.Count(len(agents), "agent"))
+		term.Printable(file), version, term.Printable(after.Tenant), term.Count(len(hosts), "host"), term.Count(len(agents), "agent"))
 	return err
 }
 
@@ -287,7 +288,7 @@ must already have an operator's signature.`,
 			}
 			hosts := slices.DeleteFunc(slices.Clone(r.Hosts), func(h roster.Host) bool { return h.Name == args[1] })
 			agents := slices.DeleteFunc(slices.Clone(r.Agents), func(a roster.Agent) bool { return a.Host == args[1] })
-			return publish(cmd.Context(), s, args[0], key, r.Tenant, r.Version+1, hosts, agents)
+			return publish(cmd.Context(), s, args[0], key, r, hosts, agents)
 		},
 	}
 	operatorsFlag(c, &operators)
@@ -402,9 +403,7 @@ else. It needs no keys.`,
 					s.DialOperator,
 					func(ctx context.Context) (*client.Client, error) { return client.Dial(ctx, args[0]) },
 				},
-				Say: func(format string, args ...any) {
-					s.Say("%s", term.Printable(fmt.Sprintf(format, args...)))
-				},
+				Say: said(s),
 			})
 		},
 	}

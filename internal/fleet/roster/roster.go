@@ -2,13 +2,17 @@
 // keys, and which agent runs on which host.
 //
 // A roster is a file of JSON lines. The first line names the tenant and the version, each further
-// one a host or an agent, and the last one has an operator's SSH signature (SSHSIG, namespace
+// one a host, an agent or a former version, and the last one has an operator's SSH signature (SSHSIG, namespace
 // fleet@ocipd) over all bytes before it:
 //
 //	{"fleet":"acme-corp","version":3}
 //	{"host":"laptop-a","epoch":1,"sign":"…","seal":"…","line":"…"}
 //	{"agent":"alice","host":"laptop-a","instance_id":"agent-alice-1","user_id":"alice","org_unit":"sales","accepts":["public"]}
+//	{"former":"sha256:…"}
 //	{"signature":"-----BEGIN SSH SIGNATURE-----\n…"}
+//
+// The former lines are the digests of the versions before it, the newest last, so that a daemon that has missed
+// some of them can see that it has the one from which they come.
 //
 // A file is valid as a whole or not at all. The package does no I/O: the caller checks the
 // signature with [Roster.Signed], and that the version follows the one in force with
@@ -37,11 +41,12 @@ import (
 // Namespace is the namespace of the signatures of rosters.
 const Namespace = "fleet@ocipd"
 
-// The bounds of a roster, in bytes, hosts and agents.
+// The bounds of a roster, in bytes, hosts, agents and former versions.
 const (
 	MaxBytes  = 8 << 20
 	MaxHosts  = 1000
 	MaxAgents = 50_000
+	maxFormer = 1000
 	maxLine   = 16 << 10
 	maxName   = 256
 )
@@ -84,6 +89,8 @@ type Roster struct {
 	signature string
 	digest    string
 	hosts     map[string]*Host
+	// former are the digests of the versions before it, the newest last.
+	former []string
 	// lines are the lines of the agents.
 	lines []int
 }
@@ -99,6 +106,10 @@ func (e *LineError) Error() string { return fmt.Sprintf("line %d: %s", e.Line, e
 type head struct {
 	Tenant  string `json:"fleet"`
 	Version int    `json:"version"`
+}
+
+type former struct {
+	Digest string `json:"former"`
 }
 
 type tail struct {
@@ -160,6 +171,19 @@ func (p *parser) line(number int, line []byte) error {
 		return p.agent(number, line)
 	case "host":
 		return p.host(number, line)
+	case "former":
+		var f former
+		if err := decode(line, &f); err != nil {
+			return err
+		}
+		if !digestForm.MatchString(f.Digest) {
+			return fmt.Errorf("former: want the digest of a roster, got %q", text.Clip(f.Digest, maxName))
+		}
+		if len(p.former) == maxFormer {
+			return fmt.Errorf("there are more than %d former versions", maxFormer)
+		}
+		p.former = append(p.former, f.Digest)
+		return nil
 	case "signature":
 		var t tail
 		if err := decode(line, &t, "signature"); err != nil {
@@ -171,7 +195,7 @@ func (p *parser) line(number int, line []byte) error {
 		p.signature = t.Signature
 		return nil
 	}
-	return errors.New("it is no JSON object whose first member is host, agent or signature")
+	return errors.New("it is no JSON object whose first member is host, agent, former or signature")
 }
 
 func (p *parser) host(number int, line []byte) error {
@@ -256,6 +280,9 @@ func (h *Host) check() error {
 	return nil
 }
 
+// digestForm is the form of [Roster.Digest].
+var digestForm = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
+
 var agentID = regexp.MustCompile(`^[^\s:*]+$`)
 
 func (p *parser) agent(number int, line []byte) error {
@@ -338,14 +365,18 @@ func decode(line []byte, into any, needed ...string) error {
 	return nil
 }
 
-// Write returns the lines of a roster without the signature: the bytes to sign.
-func Write(tenant string, version int, hosts []Host, agents []Agent) ([]byte, error) {
+// Write returns the lines of a roster without the signature: the bytes to sign. Formers are the digests of the
+// versions before it, see [Roster.History].
+func Write(tenant string, version int, hosts []Host, agents []Agent, formers ...string) ([]byte, error) {
 	lines := []any{head{tenant, version}}
 	for i := range hosts {
 		lines = append(lines, hosts[i])
 	}
 	for i := range agents {
 		lines = append(lines, agents[i])
+	}
+	for _, digest := range formers {
+		lines = append(lines, former{digest})
 	}
 	var b bytes.Buffer
 	for _, line := range lines {
@@ -418,16 +449,28 @@ func (r *Roster) Signed(verify func(armored, text []byte) error) error {
 // Digest is the SHA-256 of the file, as "sha256:" and hexadecimal digits.
 func (r *Roster) Digest() string { return r.digest }
 
-// Follows returns the reason that a roster may not replace the one in force, or nil: it is of
-// another tenant, or its version is not the next. The same file again is no replacement.
-func (r *Roster) Follows(former *Roster) error {
-	switch {
-	case former == nil || r.digest == former.digest:
+// History lists the digests of this version and of those before it, the newest last, for the next version.
+// The zero value comes before the first one, and has none.
+func (r *Roster) History() []string {
+	if r.Version == 0 {
 		return nil
-	case r.Tenant != former.Tenant:
-		return &LineError{1, fmt.Sprintf("fleet: the roster in force is of tenant %s", former.Tenant)}
-	case r.Version != former.Version+1:
-		return &LineError{1, fmt.Sprintf("version: want %d, the next of the version in force, got %d", former.Version+1, r.Version)}
+	}
+	all := append(slices.Clone(r.former), r.digest)
+	return all[max(0, len(all)-maxFormer):]
+}
+
+// Follows returns the reason that a roster may not replace the one in force, or nil: it is of another tenant,
+// or its version is neither the next nor made from that one. The same file again is no replacement.
+func (r *Roster) Follows(inForce *Roster) error {
+	switch {
+	case inForce == nil || r.digest == inForce.digest:
+		return nil
+	case r.Tenant != inForce.Tenant:
+		return &LineError{1, fmt.Sprintf("fleet: the roster in force is of tenant %s", inForce.Tenant)}
+	case r.Version > inForce.Version && slices.Contains(r.former, inForce.digest):
+		return nil
+	case r.Version != inForce.Version+1:
+		return &LineError{1, fmt.Sprintf("version: want %d, the next of the version in force, or a later one that was made from it, got %d", inForce.Version+1, r.Version)}
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -73,6 +74,45 @@ func TestRoster(t *testing.T) {
 	}
 }
 
+// A version follows the one in force if it was made from that, by whatever versions between.
+func TestHistory(t *testing.T) {
+	version := func(n int, formers ...string) *Roster {
+		t.Helper()
+		lines, err := Write("acme-corp", n, hosts(), agents(), formers...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		whole, err := Sign(lines, "SIGNATURE")
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := Parse(whole)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	all := []*Roster{version(1, new(Roster).History()...)}
+	for n := range 5 {
+		all = append(all, version(n+2, all[n].History()...))
+	}
+	for _, later := range all[1:] {
+		if later.Follows(all[0]) != nil || all[0].Follows(later) == nil {
+			t.Errorf("version %d follows 1: %v", later.Version, later.Follows(all[0]))
+		}
+	}
+	if version(9, all[3].History()...).Follows(all[4]) == nil || version(2, all[5].History()...).Follows(all[4]) == nil {
+		t.Error("a version that was not made from the one in force follows")
+	}
+	long := version(5000, append([]string{all[0].digest}, slices.Repeat([]string{all[1].digest}, maxFormer-1)...)...).History()
+	if len(long) != maxFormer || long[0] != all[1].digest {
+		t.Errorf("%d former versions are kept, from %s", len(long), long[0])
+	}
+	if _, err := Sign([]byte("{\"fleet\":\"acme-corp\",\"version\":1}\n"+strings.Repeat("{\"former\":\""+long[0]+"\"}\n", maxFormer+1)), "SIGNATURE"); err == nil {
+		t.Error("a roster with more former versions is read")
+	}
+}
+
 // Each fault refuses the whole file, with its line.
 func TestRefused(t *testing.T) {
 	text := string(good(t, 1))
@@ -116,6 +156,7 @@ func TestRefused(t *testing.T) {
 		"an agent without a user": {replaced(`"user_id":"bob",`, ""), 5, "user_id: it is missing"},
 		"an unknown level":        {replaced(`["public","internal"]`, `["secret"]`), 4, "accepts: want"},
 		"a level twice":           {replaced(`["public","internal"]`, `["public","public"]`), 4, "accepts: want"},
+		"a former version":        {replaced(lines[5], `{"former":"7"}`+"\n"+lines[5]), 6, "former: want the digest"},
 		"a look-alike":            {replaced(`"agent":"bob"`, `"agent":"bo\u200bb"`), 5, "not spelled"},
 	} {
 		r, err := Parse([]byte(tc.text))
