@@ -41,7 +41,8 @@ export GORACE := atexit_sleep_ms=0
 TESTS := -count=1 -vet=off -timeout $(TEST_TIMEOUT) -parallel 4
 # Packages that start nothing beside themselves, nor do their tests: nothing can race in
 # them, and the detector would take five times as long. test/archtest holds them to it.
-ALONE := bench/detection test/archtest internal/audit internal/ocip/media internal/ocip internal/ocip/commitment \
+ALONE := bench/detection test/archtest internal/api/members internal/audit internal/audit/fold internal/audit/gate \
+	internal/audit/sealedtext internal/fleet/lane internal/ocip/media internal/ocip internal/ocip/commitment \
 	internal/ocip/content internal/task internal/base/term internal/base/text
 # Packages whose tests start whole daemons, or make large logs. `make test` runs them without the
 # race detector, and `make race` with it.
