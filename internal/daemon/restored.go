@@ -2,7 +2,9 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 
 	"github.com/openclawos/ocipd/internal/audit"
@@ -19,8 +21,20 @@ import (
 // lets something go, and removes the mark of the restoration.
 func (d *Daemon) restored(ctx context.Context) (settle func() error, err error) {
 	mark, err := backup.Marked(d.database)
-	if err != nil || mark == nil {
-		return func() error { return nil }, err
+	if err != nil {
+		return nil, err
+	}
+	copied, err := store.IsCopy(ctx, d.store)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case mark == nil && !copied:
+		return func() error { return nil }, nil
+	case mark == nil:
+		// Somebody put a backup into place without `ocipd restore`.
+		head := d.store.Head().Seq
+		mark = &backup.Mark{At: d.started, Records: head, Witnessed: head}
 	}
 	what := "a copy of the state was restored, and nothing is known of what was decided since"
 	if mark.Former != nil {
@@ -47,7 +61,12 @@ func (d *Daemon) restored(ctx context.Context) (settle func() error, err error) 
 				return fmt.Errorf("cannot take back what was approved before a restoration: %w", err)
 			}
 		}
-		if err := os.Remove(backup.MarkPath(d.database)); err != nil {
+		if copied {
+			if _, err := d.store.Commit(&store.Change{Parts: []store.Part{store.NoCopy{}}, Drains: true}); err != nil {
+				return fmt.Errorf("cannot record that a restoration is settled: %w", err)
+			}
+		}
+		if err := os.Remove(backup.MarkPath(d.database)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("cannot take away the mark of a restoration: %w", err)
 		}
 		return nil

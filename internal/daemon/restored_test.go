@@ -1,6 +1,9 @@
 package daemon_test
 
 import (
+	"context"
+	"errors"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -8,6 +11,7 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/evidence/backup"
 	"github.com/openclawos/ocipd/internal/ocip"
 )
@@ -15,16 +19,22 @@ import (
 // restores replaces the state of a stopped daemon by a backup of it, and starts the daemon.
 func (h *harness) restores() {
 	h.t.Helper()
+	h.putsBack(backup.Restore)
+	h.start()
+}
+
+// putsBack stops the daemon, makes a backup of its state, and puts it back by a function.
+func (h *harness) putsBack(by func(ctx context.Context, p backup.Places, dir string, older bool, now time.Time) (backup.Restored, error)) {
+	h.t.Helper()
 	h.stop()
 	saved := filepath.Join(h.dir, "saved")
 	places := backup.Places{Database: h.path("state/ocipd.db"), Checkpoints: h.path("state/audit-checkpoints.jsonl"), Keys: h.path("state/keys"), Mirror: h.path("state/audit.jsonl")}
 	if _, err := backup.Make(h.t.Context(), places, saved, backup.Without{}); err != nil {
 		h.t.Fatal(err)
 	}
-	if _, err := backup.Restore(h.t.Context(), places, saved, false, time.Now()); err != nil {
+	if _, err := by(h.t.Context(), places, saved, false, time.Now()); err != nil {
 		h.t.Fatal(err)
 	}
-	h.start()
 }
 
 // goesOn has a person resume what the restoration paused.
@@ -34,6 +44,43 @@ func (h *harness) goesOn() {
 		h.t.Errorf("after a restoration %+v is paused", s.Paused)
 	}
 	h.pause("resume", nil)
+}
+
+// A backup that somebody puts into place without ocipd restore, or restores without its mark, counts
+// as restored, once.
+func TestBackupInPlaceIsARestoration(t *testing.T) {
+	t.Parallel()
+	for name, put := range map[string]func(ctx context.Context, p backup.Places, dir string, older bool, now time.Time) (backup.Restored, error){
+		"copied": func(_ context.Context, p backup.Places, dir string, _ bool, _ time.Time) (none backup.Restored, err error) {
+			state := filepath.Dir(p.Database)
+			// A rename keeps the modes, as cp -a does.
+			return none, errors.Join(os.RemoveAll(state), os.Rename(dir, state))
+		},
+		"restored, and the mark removed": func(ctx context.Context, p backup.Places, dir string, older bool, now time.Time) (backup.Restored, error) {
+			done, err := backup.Restore(ctx, p, dir, older, now)
+			return done, errors.Join(err, os.Remove(backup.MarkPath(p.Database)))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := build(t, acme)
+			alice := h.agent("@acme/alice")
+			id := alice.dispatch("telegram:yan", promise, nil).ApprovalID
+			saw := h.shown(id)
+			h.putsBack(put)
+			for range 2 {
+				h.start()
+				if got := h.records(audit.Filter{Like: audit.Record{Event: "state_restored"}}); len(got) != 1 {
+					t.Errorf("on record is %+v", got)
+				}
+				if len(h.status().Paused) != 1 {
+					t.Errorf("paused is %+v", h.status().Paused)
+				}
+				h.operates().conflict("APPROVAL_STALE", decision(api.DecideApprove, &saw))
+				h.stop()
+			}
+		})
+	}
 }
 
 // An approved message that may have been sent since a backup is not given to its runtime on

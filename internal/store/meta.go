@@ -1,6 +1,9 @@
 package store
 
-import "context"
+import (
+	"context"
+	"fmt"
+)
 
 // Meta is one named value of the database itself, such as a key made on first start. As a part it
 // replaces an earlier one.
@@ -28,3 +31,22 @@ func (s *Store) Meta(ctx context.Context, key string) ([]byte, error) { return s
 func (s *Store) MetaUnder(ctx context.Context, prefix string) (map[string][]byte, error) {
 	return s.db.NamedUnder(ctx, prefix)
 }
+
+// MarkCopy marks a database that no daemon uses as a copy. [IsCopy] reports it to the daemon
+// that opens it, or a copy of it.
+func MarkCopy(path string) error {
+	if err := schema().MarkCopy(path); err != nil {
+		return fmt.Errorf("cannot mark the copy of the database: %w", err)
+	}
+	return nil
+}
+
+// IsCopy reports whether the database is marked as a copy: its state may have gone on elsewhere.
+func IsCopy(ctx context.Context, s *Store) (bool, error) { return schema().IsCopy(ctx, s.db) }
+
+// NoCopy is the part of a change that removes the mark of a copy.
+type NoCopy struct{}
+
+func (NoCopy) prepare() (int, error) { return 0, nil }
+
+func (NoCopy) put(tx *transaction) error { return schema().NoCopy(tx.Writer) }

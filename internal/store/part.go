@@ -113,7 +113,7 @@ func Each[T Part](c *Change) iter.Seq[T] {
 // consequences, so it needs no record.
 func housekeeping(p Part) bool {
 	switch p.(type) {
-	case Meta, Dropped, Taken, SettledSessions, lapsed, outdated, faded, forgotten, laneForgotten:
+	case Meta, Dropped, NoCopy, Taken, SettledSessions, lapsed, outdated, faded, forgotten, laneForgotten:
 		return true
 	}
 	return false

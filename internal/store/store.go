@@ -38,8 +38,11 @@ var migrations embed.FS
 var tables []byte
 
 // applicationID marks the file as ocipd's ("ocip" in ASCII), so that another program's database is
-// never mistaken for it.
-const applicationID = 0x6f636970
+// never mistaken for it. A copy has copyID.
+const (
+	applicationID = 0x6f636970
+	copyID        = applicationID + 1
+)
 
 // Errors of the store. A caller may act on each of them.
 var (
@@ -163,7 +166,7 @@ type Store struct {
 // schema is the schema of this daemon's database.
 var schema = sync.OnceValue(func() *db.Schema {
 	return &db.Schema{
-		Application: applicationID, Steps: migrations, Result: tables,
+		Application: applicationID, Copy: copyID, Steps: migrations, Result: tables,
 		Rows: `INSERT INTO meta (key, value) VALUES ('digests-from', CAST('1' AS BLOB));`,
 	}
 })

@@ -91,8 +91,14 @@ func Make(ctx context.Context, p Places, dir string, without Without) (made Cont
 	if err != nil {
 		return fail(err)
 	}
-	err = log.CopyTo(ctx, filepath.Join(part, databaseName))
+	copied := filepath.Join(part, databaseName)
+	err = log.CopyTo(ctx, copied)
 	if err = errors.Join(err, log.Close()); err != nil {
+		return fail(err)
+	}
+	// A daemon that starts on the copy, however it came into place, knows by the mark that decisions
+	// may have been made since.
+	if err := store.MarkCopy(copied); err != nil {
 		return fail(err)
 	}
 	if made, _, err = look(ctx, part); err != nil {

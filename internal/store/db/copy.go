@@ -82,6 +82,33 @@ func (r *Reader) CopyTo(ctx context.Context, path string) error {
 	return nil
 }
 
+// MarkCopy marks a database as a copy. Nobody may have it open.
+func (s *Schema) MarkCopy(path string) error {
+	conn, err := openConn(path, sqlite.OpenReadWrite, nil)
+	if err == nil {
+		err = errors.Join(sqlitex.ExecuteTransient(conn, fmt.Sprintf("PRAGMA application_id=%d", s.Copy), nil), conn.Close())
+	}
+	if err == nil {
+		err = syncPath(path)
+	}
+	return err
+}
+
+// IsCopy reports whether an open database is marked as a copy.
+func (s *Schema) IsCopy(ctx context.Context, r *Reader) (copied bool, err error) {
+	err = r.Scan(ctx, func(conn *sqlite.Conn) error {
+		owner, err := QueryInt(conn, "PRAGMA application_id")
+		copied = owner == s.Copy
+		return err
+	})
+	return copied, err
+}
+
+// NoCopy removes the mark of a copy.
+func (s *Schema) NoCopy(w *Writer) error {
+	return w.Exec("that the database is no copy", fmt.Sprintf("PRAGMA application_id=%d", s.Application))
+}
+
 // copyState copies the state of one read transaction.
 func copyState(ctx context.Context, from *sqlite.Conn, path string) (err error) {
 	defer sqlitex.Transaction(from)(&err)

@@ -26,8 +26,9 @@ var (
 
 // Schema defines the tables of a database, step by step.
 type Schema struct {
-	// Application marks the file, so that another program's database is never mistaken for it.
-	Application int
+	// Application marks the file, so that another program's database is never mistaken for it. Copy
+	// marks a copy of it.
+	Application, Copy int
 	// Steps are SQL scripts in the order of their names. A database's version is the number of
 	// steps that it has had.
 	Steps fs.FS
@@ -70,7 +71,7 @@ func (s *Schema) Versions(conn *sqlite.Conn) (version, newest int, err error) {
 		return 0, 0, err
 	case owner == 0 && version == 0 && tables == 0:
 		return 0, newest, nil
-	case owner != s.Application:
+	case owner != s.Application && owner != s.Copy:
 		return 0, 0, ErrForeign
 	case version > newest:
 		return 0, 0, fmt.Errorf("cannot use the store: its schema version %d is newer than this daemon's %d; use the daemon that wrote it", version, newest)
@@ -132,9 +133,14 @@ func (s *Schema) begin(conn *sqlite.Conn, newest int) error {
 	return nil
 }
 
-// run runs a script that brings a database to a version.
+// run runs a script that brings a database to a version. A copy stays marked as one.
 func (s *Schema) run(conn *sqlite.Conn, script string, version int) error {
-	return sqlitex.ExecuteScript(conn, fmt.Sprintf("%s\nPRAGMA application_id=%d;\nPRAGMA user_version=%d;", script, s.Application, version), nil)
+	owner, err := QueryInt(conn, "PRAGMA application_id")
+	if err != nil {
+		return err
+	}
+	text := fmt.Sprintf("%s\nPRAGMA application_id=%d;\nPRAGMA user_version=%d;", script, cmp.Or(owner, s.Application), version)
+	return sqlitex.ExecuteScript(conn, text, nil)
 }
 
 // SchemaError means that a database has other tables, indexes, triggers or views than the
