@@ -14,6 +14,7 @@ import (
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/evidence/verify"
 	"github.com/openclawos/ocipd/internal/store"
 	"github.com/openclawos/ocipd/internal/store/db"
 	"go.uber.org/zap"
@@ -160,6 +161,105 @@ func TestMovedMessageIsNotDelivered(t *testing.T) {
 			})
 			alice.must("app.heartbeat", nil, nil)
 			alice.silent("hook:message_received")
+		})
+	}
+}
+
+// copyRows copies the tables of a stopped daemon, each row with its seal, and returns a function that
+// puts the rows of a table back.
+func (h *harness) copyRows() (putBack func(table string)) {
+	h.t.Helper()
+	path := filepath.Join(h.t.TempDir(), "before.db")
+	run := func(query string, args ...any) {
+		h.t.Helper()
+		conn, err := sqlite.OpenConn(h.path("state/ocipd.db"), sqlite.OpenReadWrite)
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		if len(args) > 0 {
+			err = sqlitex.ExecuteTransient(conn, "ATTACH ? AS before", &sqlitex.ExecOptions{Args: args})
+		}
+		if err = errors.Join(err, sqlitex.ExecuteTransient(conn, query, nil), conn.Close()); err != nil {
+			h.t.Fatal(query, err)
+		}
+	}
+	run("VACUUM INTO '" + path + "'")
+	return func(table string) {
+		h.t.Helper()
+		run("INSERT OR REPLACE INTO main."+table+" SELECT * FROM before."+table, path)
+	}
+}
+
+// faultOf returns what ocipd audit verify finds in the database of a stopped daemon, nil if it is
+// intact.
+func (h *harness) faultOf() *audit.Fault {
+	h.t.Helper()
+	found, err := (&verify.Log{Path: h.path("state/ocipd.db"), InDatabase: true}).Verify(h.t.Context())
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return found.Fault
+}
+
+// A message that a record ended does not leave again if somebody puts its row back, with its own
+// seal. A verification of the stopped daemon's database finds the row, and the next start removes
+// it, on record.
+func TestRowOfAnEndedMessageThatIsPutBack(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		session string
+		end     func(h *harness, sent api.DispatchResult)
+		event   string
+	}{
+		"dropped": {"telegram:dave", func(h *harness, sent api.DispatchResult) {
+			h.operator("queue.drop", m{"dispatchIds": []string{sent.DispatchID}}, nil)
+		}, "dropped"},
+		"dropped, agent's": {"agent:bob:main", func(h *harness, sent api.DispatchResult) {
+			h.operator("queue.drop", m{"dispatchIds": []string{sent.DispatchID}}, nil)
+		}, "dropped"},
+		"withdrawn": {"telegram:dave", func(h *harness, _ api.DispatchResult) {
+			h.reloaded(theirs)
+			h.channel("@openclawos/telegram", "telegram")
+			waitFor(t, "it is withdrawn", func() bool { return len(h.waits(nil).Messages) == 0 })
+			h.reloaded(acme)
+		}, "withdrawn CROSS_ENTERPRISE_BLOCKED"},
+		"failed": {"telegram:dave", func(h *harness, _ api.DispatchResult) {
+			telegram := h.channel("@openclawos/telegram", "telegram")
+			telegram.answer(telegram.message("hook:message_sending").EventID, m{"delivered": false, "error": "no such number"})
+		}, "failed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := build(t, acme)
+			sent := h.agent("@acme/alice").dispatch(tc.session, "the blue folder", fresh(nil))
+			h.stop()
+			putBack := h.copyRows()
+			if fault := h.faultOf(); fault != nil {
+				t.Errorf("before: %v", fault)
+			}
+			h.start()
+			tc.end(h, sent)
+			h.stop()
+			if fault := h.faultOf(); fault != nil {
+				t.Errorf("after its end: %v", fault)
+			}
+			putBack("outbox")
+			if fault := h.faultOf(); fault == nil || !strings.Contains(fault.Problem, "message "+sent.DispatchID+" waits again") {
+				t.Errorf("with its row put back: %v", fault)
+			}
+			h.start()
+			receiver, event := h.receiverOf(tc.session)
+			waitFor(t, "its row is taken out", func() bool { return len(h.waits(nil).Messages) == 0 })
+			receiver.must("app.heartbeat", nil, nil)
+			receiver.silent(event)
+			rejected := h.records(audit.Filter{Like: audit.Record{Event: "undecided_message", DispatchID: sent.DispatchID}})
+			if got := h.eventsOf(sent.DispatchID); !slices.Equal(got, []string{tc.event}) || len(rejected) != 1 || !strings.Contains(rejected[0].PolicyReason, "somebody has put its row back") {
+				t.Errorf("on record are %q and %+v", got, rejected)
+			}
+			h.stop()
+			if fault := h.faultOf(); fault != nil {
+				t.Errorf("at the end: %v", fault)
+			}
 		})
 	}
 }

@@ -201,7 +201,7 @@ func New(ctx context.Context, o Options) (*Kernel, error) {
 		return nil, err
 	}
 	k.outbox = outbox.New(k.closing, &outbox.Options{
-		Host: receivers{k}, Store: o.Store, Keys: o.Keys, Now: o.Now, NewID: o.NewID, Metrics: o.Metrics, Log: o.Log,
+		Host: receivers{k}, Store: o.Store, Search: o.Search.Query, Keys: o.Keys, Now: o.Now, NewID: o.NewID, Metrics: o.Metrics, Log: o.Log,
 	})
 	k.apps, err = registry.New(k.closing, registry.Options{
 		Store: o.Store, Settings: o.Settings, Outbox: deliveries{k}, Terms: func() *registry.Terms { return k.rules().terms }, Listened: k.Exempt.End, Paused: k.pauses.Of,

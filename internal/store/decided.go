@@ -100,6 +100,38 @@ func EachWritten(ctx context.Context, s *Store, like *audit.Record, visit func(*
 	}
 }
 
+// Search finds the records that a filter selects before a number, newest first: see
+// [logstore.Records.Query].
+type Search func(ctx context.Context, f audit.Filter, before uint64, limit int) (lines [][]byte, next uint64, err error)
+
+// EndOf returns the number of the record that ended a message, 0 if there is none up to a number.
+func EndOf(ctx context.Context, s *Store, search Search, m *Message, upTo uint64) (seq uint64, err error) {
+	const page = 16 // a message has few records
+	f := audit.Filter{Like: audit.Record{DispatchID: m.DispatchID}}
+	for before := upTo + 1; before > m.RecordSeq+1; {
+		lines, next, err := search(ctx, f, before, page)
+		if err != nil {
+			return 0, err
+		}
+		for _, line := range lines {
+			e, err := s.WrittenAs(ctx, line)
+			switch {
+			case errors.Is(err, ErrNotFound):
+			case err != nil:
+				return 0, err
+			case e.Seq <= m.RecordSeq:
+				return 0, nil
+			case m.EndedBy(&e.Record):
+				return e.Seq, nil
+			}
+		}
+		if before = next; next == 0 {
+			break
+		}
+	}
+	return 0, nil
+}
+
 // written reads the records that decisions depend on, and is the only function that does: some from
 // a number on, up to the first that is older than the seals of records.
 func (s *Store) written(ctx context.Context, seq uint64, limit int) (found []audit.Entry, err error) {

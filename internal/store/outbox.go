@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/store/db"
 	"github.com/openclawos/ocipd/internal/store/quota"
 	"zombiezen.com/go/sqlite"
@@ -100,6 +102,24 @@ func (tx *transaction) queueNo(name string) (int64, error) {
 	}
 	tx.queues[name] = no
 	return no, nil
+}
+
+// EndedBy reports whether a record says that the message has left the outbox: its receiver has it,
+// or it was removed. Nobody may put its row back after that.
+func (m *Message) EndedBy(r *audit.Record) bool {
+	seq, _ := r.Details["decidedBy"].(float64)
+	if r.DispatchID != m.DispatchID || seq == 0 || uint64(seq) != m.RecordSeq {
+		return false
+	}
+	if queue, named := r.Details["queue"]; named {
+		return queue == m.Queue
+	}
+	switch r.Event {
+	case "delivered", "failed", "read", "receipt":
+		// Receivers of events do not confirm them.
+		return r.ActionType == audit.ActionDelivery && !strings.HasPrefix(m.Queue, "app:")
+	}
+	return false
 }
 
 // Taken are messages that their receivers have, as a part.

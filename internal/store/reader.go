@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
+	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/audit/fold"
 	"github.com/openclawos/ocipd/internal/store/db"
 	"github.com/openclawos/ocipd/internal/store/foldrows"
 	"github.com/openclawos/ocipd/internal/store/logstore"
 	"github.com/openclawos/ocipd/internal/store/rowseal"
 	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
 )
 
 // Reader reads a database that no daemon uses. It changes nothing, makes no file and
@@ -68,6 +71,35 @@ func (r *Reader) UnlikeTheLog(ctx context.Context, log *fold.Replay) ([]fold.Dif
 		return nil, err
 	}
 	return append(log.Problems(), log.Compare(found, log.Time())...), nil
+}
+
+// Waits are the messages in the outbox, by their dispatch ids.
+type Waits map[string][]Message
+
+// Waits reads the outbox, without the texts. It is empty in a database of an early version, whose
+// rows do not name their queues.
+func (r *Reader) Waits(ctx context.Context) (Waits, error) {
+	waits := make(Waits)
+	err := r.db.Scan(ctx, func(conn *sqlite.Conn) error {
+		named, err := db.QueryInt(conn, `SELECT count(*) FROM pragma_table_info('outbox') WHERE name = 'queue'`)
+		if err != nil || named == 0 {
+			return err
+		}
+		return sqlitex.Execute(conn, `SELECT record_seq, dispatch_id, queue FROM main.outbox`, &sqlitex.ExecOptions{ResultFunc: func(stmt *sqlite.Stmt) error {
+			m := Message{MessageID: MessageID{Queue: stmt.ColumnText(2)}, RecordSeq: uint64(stmt.ColumnInt64(0)), DispatchID: stmt.ColumnText(1)}
+			waits[m.DispatchID] = append(waits[m.DispatchID], m)
+			return nil
+		}})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the outbox: %w", err)
+	}
+	return waits, nil
+}
+
+// EndedBy reports whether a record ended one of the waiting messages: somebody has put its row back.
+func (w Waits) EndedBy(r *audit.Record) bool {
+	return slices.ContainsFunc(w[r.DispatchID], func(m Message) bool { return m.EndedBy(r) })
 }
 
 // MetaUnder is [Store.MetaUnder].

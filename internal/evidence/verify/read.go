@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -128,6 +129,10 @@ func (c *check) database(ctx context.Context) error {
 	if err := c.schema(ctx, reader.Reader); err != nil {
 		return err
 	}
+	waits, err := reader.Waits(ctx)
+	if err != nil {
+		return err
+	}
 	replay := fold.NewReplay()
 	err = reader.EachStored(ctx, 0, func(seq uint64, line []byte) error {
 		if err := c.add(line); err != nil {
@@ -135,6 +140,9 @@ func (c *check) database(ctx context.Context) error {
 		}
 		if err := replay.Add(seq, line); err != nil {
 			return &audit.Fault{Seq: seq, Problem: err.Error()}
+		}
+		if err := c.putBack(waits, seq, line); err != nil {
+			return err
 		}
 		if c.each == nil {
 			return nil
@@ -152,6 +160,21 @@ func (c *check) database(ctx context.Context) error {
 		return err
 	}
 	return c.digestKeys(ctx, reader.Reader)
+}
+
+// putBack notes a waiting message that a record ended.
+func (c *check) putBack(waits store.Waits, seq uint64, line []byte) error {
+	if len(waits) == 0 || !bytes.Contains(line, []byte(`"decidedBy":`)) {
+		return nil
+	}
+	e, err := audit.Parse(line)
+	if err != nil {
+		return &audit.Fault{Seq: seq, Problem: err.Error()}
+	}
+	if waits.EndedBy(&e.Record) && len(c.aside) < maxNamed {
+		c.aside = append(c.aside, fmt.Sprintf("message %s waits again in the outbox, and record %d ended it: somebody has put its row back", e.DispatchID, seq))
+	}
+	return nil
 }
 
 // digestKeys compares the daemon's digest keys with the database's notes about them.

@@ -67,8 +67,10 @@ type Host interface {
 
 // Options holds the dependencies of an outbox.
 type Options struct {
-	Host    Host
-	Store   *store.Store
+	Host  Host
+	Store *store.Store
+	// Search finds the records of a message.
+	Search  store.Search
 	Keys    gate.Keys
 	Now     func() time.Time
 	NewID   func() string
@@ -80,8 +82,11 @@ type Options struct {
 // message stays in the store until its app has taken it out of the socket. If a connection or the
 // daemon ends before that, the message is sent again under the same dispatchId.
 type Outbox struct {
-	host    Host
-	store   *store.Store
+	host   Host
+	store  *store.Store
+	search store.Search
+	// found is the last record before this outbox: the rows up to it were written before.
+	found   uint64
 	keys    gate.Keys
 	now     func() time.Time
 	newID   func() string
@@ -114,8 +119,12 @@ type Outbox struct {
 
 // New makes an outbox over an open store, which delivers until the context ends.
 func New(closing context.Context, o *Options) *Outbox {
+	found := uint64(0)
+	if o.Store != nil {
+		found = o.Store.Head().Seq
+	}
 	return &Outbox{
-		host: o.Host, store: o.Store, keys: o.Keys, now: o.Now, newID: o.NewID, metrics: o.Metrics, log: o.Log,
+		host: o.Host, store: o.Store, search: o.Search, found: found, keys: o.Keys, now: o.Now, newID: o.NewID, metrics: o.Metrics, log: o.Log,
 		closing: closing, lanes: make(map[string]*lane), memory: gate.NewMemory(),
 	}
 }

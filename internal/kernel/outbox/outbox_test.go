@@ -171,6 +171,9 @@ func (w *world) restart() {
 	closing, w.stop = context.WithCancel(w.t.Context())
 	w.out = New(closing, &Options{
 		Host: w, Store: w.store, Now: w.now, Log: zap.NewNop(),
+		Search: func(ctx context.Context, f audit.Filter, before uint64, limit int) ([][]byte, uint64, error) {
+			return w.store.Query(ctx, f, 0, before, limit)
+		},
 		Keys:  testKeys,
 		NewID: func() string { ids++; return fmt.Sprint("id", ids) },
 	})

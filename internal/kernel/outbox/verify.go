@@ -64,10 +64,7 @@ func (o *Outbox) reaches(to Receiver, d *Delivery) error {
 // evidence finds the record that allowed a row, closes the row's message again, and sets the
 // delivery's context from the record. gate.Waited is nil if it hands over no message.
 func (o *Outbox) evidence(ctx context.Context, d *Delivery, data []byte) (*store.Decision, *gate.Waited, error) {
-	decisions, err := o.store.DecisionsOf(ctx, d.RecordSeq, d.DispatchID)
-	if _, altered := errors.AsType[*store.AlteredError](err); altered {
-		return nil, nil, undecided("a record of its decision was changed by somebody else than the daemon")
-	}
+	decisions, err := decisionsAbout(ctx, o, d)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -115,6 +112,24 @@ func (o *Outbox) evidence(ctx context.Context, d *Delivery, data []byte) (*store
 		return nil, nil, undecided("no record lets it through")
 	}
 	return nil, nil, undecided(gate.ErrUndecided.Error())
+}
+
+// decisionsAbout returns the records of the decision about a row, or an error if a later record ended its
+// message.
+func decisionsAbout(ctx context.Context, o *Outbox, d *Delivery) ([]store.Decision, error) {
+	decisions, err := o.store.DecisionsOf(ctx, d.RecordSeq, d.DispatchID)
+	ended := uint64(0)
+	if err == nil && len(decisions) > 0 && d.RecordSeq <= o.found {
+		// A row of a later record was written by this daemon, and stands for a message that waits.
+		ended, err = store.EndOf(ctx, o.store, o.search, &d.Message, o.found)
+	}
+	if _, altered := errors.AsType[*store.AlteredError](err); altered {
+		return nil, undecided("a record of its decision was changed by somebody else than the daemon")
+	}
+	if err == nil && ended > 0 {
+		err = undecided(fmt.Sprintf("record %d ended it, and somebody has put its row back", ended))
+	}
+	return decisions, err
 }
 
 // letting returns the record of a message's own decision. For an event that hands over a message,
