@@ -702,7 +702,8 @@ type Bound struct {
 	// Folder is the command's working folder, without links.
 	Folder string  `json:"folder,omitzero"`
 	Inputs []Input `json:"inputs"`
-	// Named are the other files in the workspace or the folder that the command names.
+	// Named are the other files that the command names: in the workspace or the folder, and elsewhere
+	// if others than root can change them.
 	Named []Named `json:"named,omitzero"`
 }
 

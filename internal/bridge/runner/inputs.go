@@ -64,8 +64,9 @@ func (o *shimOrder) named() error {
 	if o.Compensation {
 		return nil
 	}
-	approved := make(map[task.Named]bool)
+	approved, names := make(map[task.Named]bool), make(map[string]bool)
 	for _, n := range o.Bound.Named {
+		names[n.Path] = true
 		if approved[filenames.Key(n)] = true; n.Digest == "" {
 			continue
 		}
@@ -83,20 +84,32 @@ func (o *shimOrder) named() error {
 		}
 	}
 	now := make(map[task.Named]bool)
-	in := filenames.Place{Workspace: plainfile.Folder(o.Workspace, ""), Folder: o.Bound.Folder}
-	for _, file := range in.Besides(&o.Action, o.Bound.Inputs) {
+	for _, file := range o.place().Besides(&o.Action, o.Bound.Inputs) {
 		key := filenames.Key(file.Named)
 		if file.Whole && !approved[key] {
+			if names[key.Path] {
+				return elsewhere(key.Path)
+			}
 			return fmt.Errorf("%s, which the command names, was not there when it was approved: ask for it anew", key.Path)
 		}
 		now[key] = file.Whole || key.Leads != ""
 	}
 	for _, n := range o.Bound.Named {
 		if key := filenames.Key(n); (n.Digest != "" || n.Leads != "") && !now[key] {
-			return fmt.Errorf("%s is what the command named when it was approved, and by that name it gets another file now: ask for it anew", n.Path)
+			return elsewhere(n.Path)
 		}
 	}
 	return nil
+}
+
+// elsewhere is the error for a name that leads to another file than a person has seen.
+func elsewhere(name string) error {
+	return fmt.Errorf("%s is what the command named when it was approved, and by that name it gets another file now: ask for it anew", name)
+}
+
+// place is where the command runs.
+func (o *shimOrder) place() filenames.Place {
+	return filenames.Place{Workspace: plainfile.Folder(o.Workspace, ""), Folder: o.Bound.Folder}
 }
 
 // open opens a file. In the workspace, it follows no links.

@@ -21,8 +21,8 @@ func asShown(t *testing.T, o *shimOrder, inputs ...string) {
 	at.Replaced(&o.Action, o.Bound.Inputs)
 	for _, file := range at.Besides(&o.Action, o.Bound.Inputs) {
 		n := file.Named
-		if name, ok := file.In(at.Workspace); ok && file.Whole {
-			n.Digest = digestOf(t, filepath.Join(at.Workspace, name))
+		if info, err := os.Stat(file.At()); err == nil && info.Mode().IsRegular() && file.Sure && file.Whole {
+			n.Digest = digestOf(t, file.At())
 		}
 		o.Bound.Named = append(o.Bound.Named, n)
 	}
@@ -67,7 +67,7 @@ func TestRunsTheFileThatWasShown(t *testing.T) {
 		},
 		"back out of a link that leads elsewhere now": {
 			argv:   []string{"/bin/sh", "link/../show.sh"},
-			change: func(t *testing.T, work, elsewhere string) { link(t, elsewhere+"/sub", work+"/link") }, want: anew,
+			change: func(t *testing.T, work, elsewhere string) { link(t, elsewhere+"/sub", work+"/link") }, want: other,
 		},
 		"by a link above the workspace that leads elsewhere now": {
 			argv:   []string{"/bin/sh", "../door/show.sh"},
@@ -109,6 +109,22 @@ func TestRunsTheFileThatWasShown(t *testing.T) {
 			argv: []string{"/bin/sh", "away/show.sh"}, said: "",
 			change: func(t *testing.T, work, _ string) { link(t, "/proc/self/cwd", work+"/away") }, want: anew,
 		},
+		"file elsewhere": {argv: []string{"/bin/sh", "../loose.sh"}, said: "SHOWN"},
+		"file elsewhere, changed": {
+			argv:   []string{"/bin/sh", "../loose.sh"},
+			change: func(t *testing.T, work, _ string) { edit(t, work+"/../loose.sh") }, want: "is not what was approved",
+		},
+		"file elsewhere that came": {
+			argv: []string{"/bin/sh", "../came.sh"},
+			change: func(t *testing.T, work, _ string) {
+				edit(t, work+"/../came.sh")
+				everybodys(t, work+"/../came.sh")
+			}, want: anew,
+		},
+		"file elsewhere of a variable, changed": {
+			argv: []string{"/bin/bash", "-c", ":"}, env: "../loose.sh",
+			change: func(t *testing.T, work, _ string) { edit(t, work+"/../loose.sh") }, want: "is not what was approved",
+		},
 		"output that a text names": {
 			argv:   []string{"/bin/sh", "-c", "echo SHOWN >> out; cat out"},
 			change: func(t *testing.T, work, _ string) { write(t, work+"/out", "") }, said: "SHOWN",
@@ -130,6 +146,8 @@ func TestRunsTheFileThatWasShown(t *testing.T) {
 				write(t, work+"/show.sh", "echo SHOWN\n")
 				write(t, work+"/show.awk", "BEGIN { print \"SHOWN\" }\n")
 				write(t, elsewhere+"/show.sh", "echo EVIL\n")
+				write(t, above+"/loose.sh", "echo SHOWN\n")
+				everybodys(t, above+"/loose.sh")
 				link(t, "sub", work+"/link")
 				link(t, work, above+"/door")
 				o.runs(t, tt.argv...)
@@ -155,6 +173,14 @@ func TestRunsTheFileThatWasShown(t *testing.T) {
 func write(t *testing.T, name, text string) {
 	t.Helper()
 	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// everybodys makes a file one that others than root can change, whoever runs the test.
+func everybodys(t *testing.T, name string) {
+	t.Helper()
+	if err := os.Chmod(name, 0o666); err != nil {
 		t.Fatal(err)
 	}
 }

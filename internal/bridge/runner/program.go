@@ -9,20 +9,15 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 
-	"github.com/openclawos/ocipd/internal/base/place"
 	"github.com/openclawos/ocipd/internal/base/plainfile"
 	"github.com/openclawos/ocipd/internal/task"
+	"github.com/openclawos/ocipd/internal/task/filenames"
 	"golang.org/x/sys/unix"
 )
 
-// maxProgram bounds a program that runs from memory. maxFirstLine bounds the line in which
-// a script names its interpreter, as in the kernel.
-const (
-	maxProgram   = 1 << 30
-	maxFirstLine = 256
-)
+// maxProgram bounds a program that runs from memory.
+const maxProgram = 1 << 30
 
 // given is the path of a command's program: the second extra file of [Exec].
 const given = "/proc/self/fd/4"
@@ -34,19 +29,23 @@ type program struct {
 	path string
 }
 
-// open prepares an approved program, and refuses a changed one. A program that only root
+// open prepares an approved program, and refuses a changed one, and one that runs other files with
+// it which others than root can change. A program that only root
 // can change runs in place. Any other is hashed while it is copied into a sealed memory
 // file, and runs from there, so a later change to the file or its name has no effect.
-func open(p task.Program) (*program, error) {
+func open(p task.Program, at filenames.Place, env map[string]string) (*program, error) {
 	f, err := plainfile.Open(p.Path)
 	if err != nil {
 		return nil, fmt.Errorf("the program: %w", err)
 	}
-	if os.Geteuid() != 0 && place.Roots(p.Path) {
+	if !filenames.Sealed(p.Path) {
 		sum, err := plainfile.SHA256(f)
 		var begin [2]byte
 		if err == nil {
 			_, err = f.ReadAt(begin[:], 0)
+		}
+		if err == nil && sum == p.SHA256 {
+			err = at.Start(f, p.Path, env)
 		}
 		r := &program{File: f, path: given}
 		if string(begin[:]) == "#!" {
@@ -58,6 +57,9 @@ func open(p task.Program) (*program, error) {
 	copied, sum, err := seal(f)
 	if err == nil && sum == p.SHA256 {
 		err = runsFromMemory(f, copied)
+		if err == nil {
+			err = at.Start(copied, p.Path, env)
+		}
 	}
 	return (&program{File: copied, path: given}).checked(p, sum, err)
 }
@@ -109,9 +111,6 @@ func seal(f *os.File) (copied *os.File, sum string, err error) {
 	return copied, hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// fromMemory begins the reason why a copy would not behave like its program.
-const fromMemory = "it would be run from memory, since others than root can change it, and there "
-
 // runsFromMemory says why a copy of a program would not behave like the program in its place.
 func runsFromMemory(f, copied *os.File) error {
 	if err := unix.Faccessat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", f.Fd()), unix.X_OK, unix.AT_EACCESS); err != nil {
@@ -124,61 +123,15 @@ func runsFromMemory(f, copied *os.File) error {
 	if os.Geteuid() != 0 {
 		_, err := unix.Fgetxattr(int(f.Fd()), "security.capability", nil)
 		if err == nil || info.Mode()&(os.ModeSetuid|os.ModeSetgid) != 0 {
-			return errors.New(fromMemory + "it has no rights of its own (setuid, setgid, file capabilities)")
+			return errors.New(filenames.FromMemory + "it has no rights of its own (setuid, setgid, file capabilities)")
 		}
 	}
-	begin := make([]byte, maxFirstLine)
-	n, err := copied.ReadAt(begin, 0)
-	if err != nil && !errors.Is(err, io.EOF) {
+	begin := make([]byte, len(elf.ELFMAG))
+	if _, err := copied.ReadAt(begin, 0); err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
-	begin = begin[:n]
-	if line, ok := bytes.CutPrefix(begin, []byte("#!")); ok {
-		line, _, _ = bytes.Cut(line, []byte("\n"))
-		// The system ends the name at these two characters alone.
-		words := strings.FieldsFunc(string(line), func(r rune) bool { return r == ' ' || r == '\t' })
-		if len(words) == 0 {
-			return errors.New("it is a script, and its first line names no interpreter")
-		}
-		if !place.Roots(words[0]) {
-			return fmt.Errorf("it is a script for %q, which others than root can change: name that one as the program, and the script as its argument", words[0])
-		}
-		return nil
-	}
-	if !bytes.HasPrefix(begin, []byte(elf.ELFMAG)) {
-		return errors.New(fromMemory + "nothing runs but ELF programs and scripts that name their interpreter (#!)")
-	}
-	return elfRunsFromMemory(copied)
-}
-
-// elfRunsFromMemory is [runsFromMemory] for the copy of an ELF program.
-func elfRunsFromMemory(copied *os.File) error {
-	e, err := elf.NewFile(copied)
-	if err != nil {
-		return fmt.Errorf("it is no ELF program: %w", err)
-	}
-	for _, part := range e.Progs {
-		if part.Type != elf.PT_INTERP {
-			continue
-		}
-		// The system starts this program in place of the copy, and opens it by its name.
-		name, err := io.ReadAll(io.LimitReader(part.Open(), unix.PathMax))
-		if err != nil {
-			return fmt.Errorf("it is no ELF program: %w", err)
-		}
-		name, _, _ = bytes.Cut(name, []byte{0})
-		if loader := string(name); !place.Roots(loader) {
-			return fmt.Errorf("it is started by the program %q, which others than root can change", loader)
-		}
-	}
-	for _, tag := range []elf.DynTag{elf.DT_RUNPATH, elf.DT_RPATH} {
-		// A program without a list of libraries needs none.
-		paths, _ := e.DynString(tag)
-		for _, path := range paths {
-			if strings.Contains(path, "$ORIGIN") || strings.Contains(path, "${ORIGIN}") {
-				return fmt.Errorf("%sit does not find its libraries (%s %s)", fromMemory, tag, path)
-			}
-		}
+	if !bytes.HasPrefix(begin, []byte("#!")) && string(begin) != elf.ELFMAG {
+		return errors.New(filenames.FromMemory + "nothing runs but ELF programs and scripts that name their interpreter (#!)")
 	}
 	return nil
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/base/peer"
 	"github.com/openclawos/ocipd/internal/task"
+	"github.com/openclawos/ocipd/internal/task/filenames"
 	"github.com/openclawos/ocipd/internal/task/ledger"
 	"github.com/openclawos/ocipd/internal/task/taskapi"
 	"golang.org/x/sys/unix"
@@ -168,7 +169,7 @@ func run(o *shimOrder, l *ledger.Ledger, r *result, report io.Writer, c *clock, 
 		return err
 	}
 	defer dir.Close()
-	program, err := open(o.Bound.Exe)
+	program, err := open(o.Bound.Exe, o.place(), environment(o, l))
 	if err != nil {
 		return err
 	}
@@ -185,7 +186,7 @@ func run(o *shimOrder, l *ledger.Ledger, r *result, report io.Writer, c *clock, 
 	cmd := itself(append([]string{"exec", "--", program.path}, argv...)...)
 	// Use the open folder, because its name may lead elsewhere by now.
 	cmd.Dir = fmt.Sprintf("/proc/self/fd/%d", dir.Fd())
-	cmd.Env, cmd.Stdin = environment(o, l), strings.NewReader(o.Action.Stdin)
+	cmd.Env, cmd.Stdin = words(environment(o, l)), strings.NewReader(o.Action.Stdin)
 	if o.Action.Stdin == "" {
 		cmd.Stdin = nil
 	}
@@ -312,8 +313,8 @@ func folder(name string) (*os.File, error) {
 
 // environment is the command's environment: the approved variables, the runner's variables
 // that it names, its mark, a PATH, and the user's variables.
-func environment(o *shimOrder, l *ledger.Ledger) []string {
-	env := map[string]string{"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}
+func environment(o *shimOrder, l *ledger.Ledger) map[string]string {
+	env := map[string]string{"PATH": filenames.Path}
 	maps.Copy(env, o.Env)
 	maps.Copy(env, o.Action.Env)
 	// Set last, so that no other variable replaces the daemon's.
@@ -321,7 +322,11 @@ func environment(o *shimOrder, l *ledger.Ledger) []string {
 	if len(o.Bound.Inputs) > 0 {
 		env["OCIPD_INPUTS"] = filepath.Join(l.Path(o.RunnerRef, ledger.InputsDir), filepath.Clean("/"+o.Workspace))
 	}
-	list := make([]string, 0, len(env))
+	return env
+}
+
+// words are variables as a process is given them.
+func words(env map[string]string) (list []string) {
 	for name, value := range env {
 		list = append(list, name+"="+value)
 	}

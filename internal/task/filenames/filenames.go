@@ -1,6 +1,7 @@
 // Package filenames finds the files that a command names: in its arguments, behind an option or
-// in the midst of a text, and in its variables. The daemon shows a person what it finds, and
-// the runner looks again before the command begins, by the same rules.
+// in the midst of a text, and in its variables. It also finds those that the kernel and the dynamic
+// loader run with the command's program. The daemon shows a person what it finds, and the runner
+// looks again before the command begins, by the same rules.
 package filenames
 
 import (
@@ -39,8 +40,8 @@ type Place struct{ Workspace, Folder string }
 // File is something that a command names besides its inputs.
 type File struct {
 	task.Named
-	// Sure is set if the name leads into the workspace or the folder without a link, so that the
-	// file can be examined.
+	// Sure is set if the name leads into the workspace or the folder without a link, or elsewhere
+	// without a link that others than root can change, so that the file can be examined.
 	Sure bool
 	// Whole is set if the name begins where an argument or the value of an option begins, or the
 	// word has no blank and no part of a path stands before the name. Files that the command opens
@@ -76,7 +77,9 @@ func (p Place) of(in *task.Input) string {
 
 // Besides finds what a command names in its workspace and its folder besides its inputs: by
 // each end of each of its words and of its variables' values, and by each part of them up to
-// a character at which names end. Words that a copy's name takes the place of name nothing.
+// a character at which names end. Elsewhere it finds files and folders that others than root can
+// change, by names that stand by themselves. Words that a copy's name takes the place of name
+// nothing.
 func (p Place) Besides(c *task.Action, inputs []task.Input) []File {
 	s := &search{Place: p, copied: make(map[string]bool), found: make(map[task.Named]int)}
 	replaced := make(map[int]int)
@@ -141,6 +144,7 @@ func (s *search) word(word string, before int) {
 		}
 		begin := slices.Contains(begins, from)
 		part, whole := begin || from > 0 && strings.IndexByte(ends, word[from-1]) >= 0, begin || !text && !tail
+		part = part || word[from] == '/' && letters(word[:from])
 		if s.name(word[from:], part, whole) {
 			covered = len(word)
 		}
@@ -157,41 +161,77 @@ func (s *search) word(word string, before int) {
 	}
 }
 
+// letters reports whether a word begins with options of one letter.
+func letters(begin string) bool {
+	const all = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+	return len(begin) > 1 && begin[0] == '-' && strings.Trim(begin[1:], all) == ""
+}
+
+// way is the way from a name to a file, or to the place at which it would be.
+type way struct {
+	path string
+	err  error
+	// within is set at a path in the workspace or the folder, or of one of the two. entered is set if
+	// the way leads into one of them, and linked if it does so by a link in there.
+	within, entered, linked bool
+	// links is set with any link on the way, and loose with one that others than root can change.
+	links, loose bool
+}
+
+// follow looks where a name leads.
+func (s *search) follow(name string) (w way) {
+	roots := []string{s.Workspace, s.Folder}
+	w.path, w.err = plainfile.Lead(s.Folder, name, func(step place.Step) {
+		link := step.Info.Mode().Type() == fs.ModeSymlink
+		w.links, w.loose = w.links || link, w.loose || link && !place.Roots(step.Dir)
+		if _, root := plainfile.Beneath(step.Path, roots...); root != "" && root != step.Path {
+			w.entered, w.linked = true, w.linked || link
+		}
+	})
+	_, root := plainfile.Beneath(w.path, roots...)
+	w.within = root != ""
+	return w
+}
+
 // name looks where a name leads, and reports whether anything is there. One that is a part by
-// itself counts also where it is of the workspace or the folder as such, as "." is.
+// itself counts also where it is of the workspace or the folder as such, as "." is, and elsewhere.
 func (s *search) name(name string, part, whole bool) bool {
 	if len(name) > maxPath || !s.begins(name) || slices.Contains(streams, name) {
 		return false
 	}
-	var entered, linked, links bool
-	roots := []string{s.Workspace, s.Folder}
-	path, err := plainfile.Lead(s.Folder, name, func(step place.Step) {
-		link := step.Info.Mode().Type() == fs.ModeSymlink
-		links = links || link
-		if _, root := plainfile.Beneath(step.Path, roots...); root != "" && root != step.Path {
-			entered, linked = true, linked || link
-		}
-	})
-	_, root := plainfile.Beneath(path, roots...)
-	f := File{Whole: whole, Sure: err == nil && root != "" && !linked && (entered || part)}
+	w, full := s.follow(name), plainfile.Joined(s.Folder, name)
+	f := File{Whole: whole, Sure: w.err == nil && w.within && !w.linked && (w.entered || part)}
+	away := w.err == nil && part && !w.within && !w.entered && loose(full, w.path)
+	f.Sure = f.Sure || away && !w.loose
 	switch {
-	case f.Sure && !links:
-		f.Path = path
-	case f.Sure, errors.Is(err, plainfile.ErrOwn), entered && (err == nil || linked || !gone(err)):
-		f.Path, f.Leads = plainfile.Joined(s.Folder, name), path
+	case f.Sure && !w.links:
+		f.Path = w.path
+	case f.Sure, away, errors.Is(w.err, plainfile.ErrOwn), w.entered && (w.err == nil || w.linked || !gone(w.err)):
+		f.Path, f.Leads = full, w.path
 	default:
-		return err == nil
+		return w.err == nil
 	}
-	if f.Sure && s.copied[path] {
-		return true
+	s.add(f)
+	return true
+}
+
+// add adds a file that is no input.
+func (s *search) add(f File) {
+	if f.Sure && s.copied[f.At()] {
+		return
 	}
 	if at, ok := s.found[f.Named]; ok {
-		s.list[at].Whole = s.list[at].Whole || whole
-		return true
+		s.list[at].Whole = s.list[at].Whole || f.Whole
+		return
 	}
 	s.found[f.Named] = len(s.list)
 	s.list = append(s.list, f)
-	return true
+}
+
+// loose reports whether others than root can change a file or a folder, or have its name lead elsewhere.
+func loose(name, path string) bool {
+	info, err := os.Lstat(path)
+	return err == nil && info.Mode()&fs.ModeDevice == 0 && !place.Roots(name)
 }
 
 // begins reports whether the first part of a name is there. Most candidates are no names, and this
@@ -217,8 +257,11 @@ func gone(err error) bool {
 // Key is the compared part of a named file: its path and its target.
 func Key(n task.Named) task.Named { return task.Named{Path: n.Path, Leads: n.Leads} }
 
-// In is the name of a file that is [File.Sure] relative to a folder, if the file is in it.
+// At is the path of a file without links.
+func (f *File) At() string { return cmp.Or(f.Leads, f.Path) }
+
+// In is the name of a file relative to a folder, if the file is in it.
 func (f *File) In(folder string) (name string, ok bool) {
-	name, root := plainfile.Beneath(cmp.Or(f.Leads, f.Path), folder)
-	return name, root != "" && f.Sure
+	name, root := plainfile.Beneath(f.At(), folder)
+	return name, root != ""
 }

@@ -142,8 +142,10 @@ func (r reader) readSpecFile(workspace string, ref *taskapi.SpecRef) (task.Spec,
 	return s, nil
 }
 
-// program finds the program of a command that begins in a folder, and hashes it.
-func program(folder string, c *task.Action) (task.Program, error) {
+// program finds the program of a command, hashes it, and refuses one that runs files with it which
+// the approval would not cover.
+func (r reader) program(in filenames.Place, c *task.Action) (task.Program, error) {
+	folder := in.Folder
 	name := c.Argv[0]
 	// In one text: an actor of another user is not to learn which files there are.
 	none := api.Errorf(api.InvalidParams, "command.argv[0]: there is no program %q that the daemon can read", name)
@@ -175,6 +177,13 @@ func program(folder string, c *task.Action) (task.Program, error) {
 	if info, err := f.Stat(); err != nil || info.Mode()&0o111 == 0 {
 		return task.Program{}, none
 	}
+	if err := in.Start(f, path, filenames.Planned(c)); err != nil {
+		if !r.own {
+			// An actor of another user is not to learn whose a file is.
+			return task.Program{}, api.Errorf(api.InvalidParams, "command.argv[0]: others than root can change a file that the program %q runs with it", name)
+		}
+		return task.Program{}, api.Errorf(api.InvalidParams, "command.argv[0]: the program %s: %v", path, err)
+	}
 	digest, _, err := hash(f, maxProgram)
 	return task.Program{Path: path, SHA256: strings.TrimPrefix(digest, "sha256:")}, err
 }
@@ -185,7 +194,7 @@ func (r reader) bind(at *task.Task, c *task.Action, compensation bool) (*task.Bo
 		return nil, nil
 	}
 	in := filenames.Place{Workspace: plainfile.Folder(at.Workspace, ""), Folder: plainfile.Folder(at.Workspace, c.Cwd)}
-	exe, err := program(in.Folder, c)
+	exe, err := r.program(in, c)
 	if err != nil {
 		return nil, err
 	}
@@ -229,8 +238,8 @@ func (r reader) besides(in filenames.Place, c *task.Action, inputs []task.Input,
 	left := int64(maxFile)
 	for _, file := range in.Besides(c, inputs) {
 		n := file.Named
-		if name, ok := file.In(in.Workspace); ok && file.Whole && !compensation {
-			if f, err := own.openIn(in.Workspace, name); err == nil {
+		if file.Sure && file.Whole && !compensation {
+			if f, err := own.openNamed(in.Workspace, &file); err == nil {
 				if digest, size, err := hash(f, left); err == nil {
 					n.Digest = digest
 					left -= size
@@ -241,4 +250,20 @@ func (r reader) besides(in filenames.Place, c *task.Action, inputs []task.Input,
 		list = append(list, n)
 	}
 	return list
+}
+
+// openNamed opens a file that a command names, in a workspace or elsewhere.
+func (r reader) openNamed(workspace string, file *filenames.File) (*os.File, error) {
+	if name, ok := file.In(workspace); ok {
+		return r.openIn(workspace, name)
+	}
+	f, err := plainfile.Open(file.At())
+	if err != nil {
+		return nil, err
+	}
+	if err := r.mayRead(f); err != nil {
+		f.Close() //nolint:errcheck // nothing was written
+		return nil, err
+	}
+	return f, nil
 }

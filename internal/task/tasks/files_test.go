@@ -115,6 +115,17 @@ func TestWhatACommandNames(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	// Others than root can change these, whoever runs the test.
+	for _, name := range []string{"loose", "private"} {
+		name = filepath.Join(above, name)
+		if err := errors.Join(os.WriteFile(name, []byte("text"), 0o600), os.Chmod(name, 0o666)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	folder := filepath.Join(above, "folder")
+	if err := errors.Join(os.Mkdir(folder, 0o700), os.Chmod(folder, 0o777), os.Symlink("../loose", filepath.Join(folder, "loose"))); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.WriteFile(filepath.Join(work, "large"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -146,11 +157,26 @@ func TestWhatACommandNames(t *testing.T) {
 		"link":                    {argv("link"), false, loose, "link", work + "/nowhere"},
 		"large file":              {argv("large"), false, loose, "large", ""},
 		"the daemon's own":        {argv("state/key"), false, loose, "state/key", ""},
-		"of another folder":       {in(elsewhere, "other"), false, loose, elsewhere + "/other", ""},
+		"of another folder":       {in(elsewhere, "other"), false, bound, elsewhere + "/other", ""},
 		"of a compensation":       {argv("deploy.sh"), true, loose, "deploy.sh", ""},
 		"input that is no result": {task.Action{Argv: []string{"sh", "deploy.sh"}, Inputs: []string{"deploy.sh"}}, false, copied, "deploy.sh", ""},
 		"what is not there":       {argv("missing", "sub/missing", "deploy.sh/../missing"), false, nothing, "", ""},
-		"what is not beneath":     {argv("/etc/passwd", "..", "", "sentence.", "/dev/null", "/dev/stdin", "/dev/fd/2"), false, nothing, "", ""},
+		"what is not beneath":     {argv("/etc/passwd", "/", "", "sentence.", "/missing", above+"/missing", "/dev/null", "/dev/stdin", "/dev/fd/2"), false, nothing, "", ""},
+
+		// Elsewhere, what others than root can change is bound or marked.
+		"file elsewhere":           {argv(above + "/loose"), false, bound, above + "/loose", ""},
+		"file of a way out":        {argv("../loose"), false, bound, above + "/loose", ""},
+		"elsewhere at an option":   {argv("--file=" + above + "/loose"), false, bound, above + "/loose", ""},
+		"elsewhere at letters":     {argv("-xf" + above + "/loose"), false, bound, above + "/loose", ""},
+		"elsewhere in an address":  {argv("file://" + above + "/loose"), false, bound, above + "/loose", ""},
+		"elsewhere in a variable":  {variable(above + "/loose"), false, bound, above + "/loose", ""},
+		"elsewhere in a list":      {variable("/usr/lib:" + above + "/loose"), false, bound, above + "/loose", ""},
+		"elsewhere in a text":      {argv("-c", "cat "+above+"/loose; true"), false, loose, above + "/loose", ""},
+		"folder elsewhere":         {variable("/usr/bin:" + above + "/folder"), false, loose, above + "/folder", ""},
+		"elsewhere, by a link":     {argv(above + "/folder/loose"), false, loose, above + "/folder/loose", above + "/loose"},
+		"elsewhere, the daemon's":  {argv(above + "/private"), false, loose, above + "/private", ""},
+		"elsewhere, to be undone":  {argv(above + "/loose"), true, loose, above + "/loose", ""},
+		"a part of another's name": {argv("https://host" + above + "/loose"), false, nothing, "", ""},
 
 		// What the kernel opens is another file than the name says.
 		"back out of a link":           {argv("away/../deploy.sh"), false, loose, "away/../deploy.sh", elsewhere + "/deploy.sh"},
@@ -180,7 +206,7 @@ func TestWhatACommandNames(t *testing.T) {
 		"a text that names input": {task.Action{Argv: []string{"sh", "-c", "cat deploy.sh"}, Inputs: []string{"deploy.sh"}}, false, copied, "deploy.sh", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b, err := (reader{own: true, private: []string{private}}).bind(at, &tt.action, tt.compensation)
+			b, err := (reader{own: true, private: []string{private, above + "/private"}}).bind(at, &tt.action, tt.compensation)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -202,6 +228,9 @@ func TestWhatACommandNames(t *testing.T) {
 				}
 				if tt.want == bound {
 					want[0].Digest = digest
+					if tt.path == elsewhere+"/other" {
+						want[0].Digest = task.Digest(nil)
+					}
 				}
 				if !reflect.DeepEqual(b.Named, want) {
 					t.Errorf("got %+v, want %+v", b.Named, want)
@@ -212,6 +241,52 @@ func TestWhatACommandNames(t *testing.T) {
 	for who, r := range map[string]reader{"rejected": {own: true}, "state/key": {own: true, private: []string{private}}, "deploy.sh": {}, "missing": {own: true}} {
 		if _, err := r.bind(at, &task.Action{Argv: []string{"sh"}, Inputs: []string{who}}, false); err == nil {
 			t.Errorf("%s is taken for an input", who)
+		}
+	}
+}
+
+// A command is not put to a person if its start runs a file that its approval would not cover. An
+// actor of another user does not learn which.
+func TestRequestRefusesWhatRunsWithAProgram(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	mine := filepath.Join(dir, "mine")
+	script := func(name, first string) string {
+		name = filepath.Join(dir, name)
+		if err := os.WriteFile(name, []byte(first+"\necho\n"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	script("mine", "#!/bin/sh")
+	if err := errors.Join(os.Chmod(mine, 0o777), os.Chmod(dir, 0o777)); err != nil { // others', whoever runs the test
+		t.Fatal(err)
+	}
+	at := &task.Task{Head: task.Head{Workspace: dir}}
+	plain, byPath := script("plain", "#!/usr/bin/env sh"), script("path", "#!/usr/bin/env mine")
+	for name, tt := range map[string]struct {
+		action task.Action
+		want   string
+	}{
+		"plain":                   {task.Action{Argv: []string{plain}}, ""},
+		"PATH of the runner's":    {task.Action{Argv: []string{byPath}, EnvFrom: []string{"PATH"}}, ""},
+		"through env":             {task.Action{Argv: []string{script("env", "#!/usr/bin/env -S "+mine)}}, mine},
+		"as an argument":          {task.Action{Argv: []string{script("argument", "#!/bin/sh "+mine)}}, mine},
+		"by PATH":                 {task.Action{Argv: []string{byPath}, Env: map[string]string{"PATH": dir + ":/usr/bin"}}, dir},
+		"LD_PRELOAD":              {task.Action{Argv: []string{"/bin/true"}, Env: map[string]string{"LD_PRELOAD": mine}}, mine},
+		"LD_LIBRARY_PATH":         {task.Action{Argv: []string{"/bin/true"}, Env: map[string]string{"LD_LIBRARY_PATH": dir}}, dir},
+		"LD_LIBRARY_PATH, root's": {task.Action{Argv: []string{"/bin/true"}, Env: map[string]string{"LD_LIBRARY_PATH": "/usr/lib"}}, ""},
+	} {
+		for whose, own := range map[string]bool{"own": true, "another's": false} {
+			b, err := (reader{own: own}).bind(at, &tt.action, false)
+			switch {
+			case tt.want == "" && (err != nil || b == nil):
+				t.Errorf("%s, %s: %v", name, whose, err)
+			case tt.want != "" && err == nil, err != nil && strings.Contains(err.Error(), strconv.Quote(tt.want)) != own:
+				t.Errorf("%s, %s: got %v, want %q", name, whose, err, tt.want)
+			}
 		}
 	}
 }
