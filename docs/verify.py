@@ -212,7 +212,7 @@ class Text(bytes):
 
 
 # The tables whose rows have seals, with the columns that the seals do not cover.
-SEALED = dict.fromkeys("app_processes approvals brought commitment_grants current_exchanges effects escalations exchanges grants heard lane_sent lane_taken lanes meta outbox owed paused queues releases request_keys runs seen_agents speakers task_deps task_parts".split(), ())
+SEALED = dict.fromkeys("app_processes approvals brought commitment_grants current_exchanges effects escalations exchanges grants heard lane_sent lane_taken lanes meta outbox owed paused queues releases request_keys runs seen_agents speakers task_deps task_parts used_signatures".split(), ())
 SEALED.update(sessions=("last_active_at", "message_count"), spent=("count",), tasks=("blocked",))
 
 
@@ -268,8 +268,8 @@ class Rows:
     """The open rows of the daemon's tables, as the records say."""
 
     # The columns, the one that counts, the own key of a record, and whether a row is open. In rows of form 1 the
-    # tables of FORMER have only so many columns.
-    FORM, FORMER = 2, {"tasks": 4, "grants": 5}
+    # tables of FORMER have only so many columns, and the tables of SINCE are counted from a form on.
+    FORM, FORMER, SINCE = 3, {"tasks": 4, "grants": 5}, {"used_signatures": 3}
     TABLES = {
         "exchanges": (["conversation", "type", "outcome", "round", "maxRounds", "expiresAt", "forPerson"], None, ["agentId", "exchangeId"], lambda r, now: r[2] == "in_progress"),
         "escalations": (["open"], 0, ["exchangeId"], lambda r, now: r[0] != 0),
@@ -280,6 +280,7 @@ class Rows:
         "tasks": (["tenant", "phase", "seq", "parts", "bound", "unsettled"], None, ["taskId"], lambda r, now: r[1] not in ("completed", "failed") or r[5:] not in ([], [0])),
         "grants": (["actor", "role", "task", "expiresAt", "revokedAt", "token", "holder"], None, [], lambda r, now: r[3] > now and r[4] == 0),
         "lanes": (["last"], 0, [], lambda r, now: r[0] != 0),
+        "used_signatures": (["until"], None, [], lambda r, now: r[0] == 0 or r[0] > now),
     }
     SQL = {
         "exchanges": "SELECT agent, id, conversation_id, member(state, 'type'), outcome, member(state, 'round'), member(state, 'maxRounds'), expires_at, coalesce(member(state, 'forPerson'), 0) FROM exchanges WHERE outcome = 'in_progress'",
@@ -291,6 +292,7 @@ class Rows:
         "tasks": "SELECT id, tenant, CASE WHEN is_open <> (phase IN ('completed', 'failed')) THEN phase ELSE '?' END, seq FROM tasks WHERE is_open = 1 OR id IN (SELECT task_id FROM effects)",
         "grants": "SELECT id, member(body, 'actor'), member(body, 'role'), task_id, expires_at, member(body, 'revoked_at'), token, member(body, 'holder') FROM grants",
         "lanes": "SELECT name, last FROM lanes",
+        "used_signatures": "SELECT id, until FROM used_signatures",
     }
 
     def __init__(self, first):
@@ -385,7 +387,9 @@ class Rows:
     def compare(self, database):
         db = opened(database)
         for table, (columns, _, own, is_open) in self.TABLES.items():
-            compared = self.FORMER.get(table) if self.form < self.FORM else None
+            compared = self.FORMER.get(table) if self.form == 1 else None
+            if self.form < self.SINCE.get(table, 1):
+                continue
             n, there = 2 if table == "exchanges" else 1, {}
             # A database that an earlier version has left has no rows of a table that it did not know.
             known = db.execute("SELECT name FROM sqlite_schema WHERE type = 'table' AND name = ?", (table,)).fetchone()

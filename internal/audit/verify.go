@@ -46,6 +46,13 @@ const (
 	EventWitnessRemoved = "witness_removed"
 )
 
+// EventGrantMade is the event of the record of a signed pre-approval, and EventResolved that of an exchange
+// that was settled.
+const (
+	EventGrantMade = "grant_made"
+	EventResolved  = "resolved"
+)
+
 // EventStarted is the event of the first record of a start.
 const EventStarted = "daemon_started"
 

@@ -395,6 +395,11 @@ func TestSignatureOfAPreApprovalCountsOnce(t *testing.T) {
 	}
 	person.must("grant.add", standingGrant(t, "g-2", 3, nil), nil)
 	h.verify()
+	h.stop()
+	h.editRows("DELETE FROM used_signatures WHERE id = 'pre-approval g-1'")
+	if fault, ok := errors.AsType[*audit.Fault](h.tryStart()); !ok || !strings.Contains(fault.Problem, "used signature pre-approval g-1: there is no such row") && !strings.Contains(fault.Problem, "used_signatures") {
+		t.Errorf("the start: %v", fault)
+	}
 }
 
 // blindIndex has the search index of a stopped daemon find none of its records, in a way that it does

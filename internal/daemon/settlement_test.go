@@ -1,10 +1,14 @@
 package daemon_test
 
 import (
+	"errors"
+	"strings"
 	"testing"
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/ocip"
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
 )
 
 // settlement is the signed call of a person who has looked at an exchange and settles it.
@@ -46,6 +50,42 @@ func TestSettlementCountsOnce(t *testing.T) {
 	if passed != 5 {
 		t.Errorf("%d messages of the loop went, want 5", passed)
 	}
+}
+
+// Attack: somebody without a key puts the rows of a settled exchange back, with the seals that they had when
+// its person saw it, and repeats the settlement from the log. It would begin chains anew.
+func TestSettlementOfOldRowsCountsOnce(t *testing.T) {
+	h := guarded(t, team("ann", "ben"), rego(true, "ok"), listed(t, "carol", ""))
+	ann, person := h.agent("@acme/ann"), h.operates()
+	h.agent("@acme/ben")
+	held := ann.held(ocip.CommitmentRequiresHuman, "agent:ben:main", "I promise the harbour by Friday", fresh(map[string]any{"replyPolicy": "human-only"}))
+	id := held.OCIP.ExchangeID
+	person.must("approval.resolve", signed(t, "carol", api.DecideTakeover, new(h.shown(held.ApprovalID))), nil)
+	h.stop()
+	conn, err := sqlite.OpenConn(h.path("state/ocipd.db"), sqlite.OpenReadOnly)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := "DELETE FROM exchanges"
+	err = sqlitex.ExecuteTransient(conn, `SELECT quote(agent), quote(id), quote(conversation_id), quote(counterparty), quote(outcome), quote(expires_at), quote(state), quote(seal) FROM exchanges`, &sqlitex.ExecOptions{ResultFunc: func(stmt *sqlite.Stmt) error {
+		var row []string
+		for i := range stmt.ColumnCount() {
+			row = append(row, stmt.ColumnText(i))
+		}
+		before += "; INSERT INTO exchanges VALUES (" + strings.Join(row, ", ") + ")"
+		return nil
+	}})
+	if err := errors.Join(err, conn.Close()); err != nil {
+		t.Fatal(err)
+	}
+	h.start()
+	settlement := h.settlement("carol", id)
+	person = h.operates()
+	person.must("exchange.resolve", settlement, nil)
+	h.stop()
+	h.editRows(before)
+	h.start()
+	contains(t, h.operates().refuse(api.Conflict, "exchange.resolve", settlement).Message, "was settled with this signature before")
 }
 
 // A settlement is of the state that its person saw: one message later it has no effect,

@@ -206,9 +206,8 @@ func witnessesOnRecord(ctx context.Context, d *Daemon) (list witness.List, err e
 	removed := make(map[string]uint64)
 	each := func(event string, visit func(place string, e *audit.Entry)) {
 		if err == nil {
-			err = store.EachWritten(ctx, d.store, &audit.Record{ActionType: audit.ActionSecurity, Event: event}, func(e *audit.Entry) bool {
+			err = store.EachWritten(ctx, d.store, &audit.Record{ActionType: audit.ActionSecurity, Event: event}, func(e *audit.Entry) {
 				visit(fmt.Sprint(e.Details["key"], " ", e.Details["url"]), e)
-				return true
 			})
 		}
 	}

@@ -6,9 +6,7 @@ import (
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/approval/grants"
-	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/ocip"
-	"github.com/openclawos/ocipd/internal/store"
 )
 
 // grantsFor returns the grants that may release a message which is held only for a commitment in
@@ -83,18 +81,7 @@ func (k *Kernel) GrantAdd(ctx context.Context, who api.Peer, p *api.GrantAddPara
 		}
 		to = partyOf(&m.recipient.Counterparty)
 	}
-	return k.grants.Add(context.WithoutCancel(ctx), who, p, rules.directory, rules.decider, rules.cfg.Approvers, to)
-}
-
-// preApproved reports whether the log has a pre-approval of an id. A program that can write the database
-// can delete the row of one that has ended, and use its signature, which is on record, again.
-func preApproved(ctx context.Context, k *Kernel, id string) (made bool, err error) {
-	like := &audit.Record{ActionType: audit.ActionApproval, Event: grants.Made}
-	err = store.EachWritten(ctx, k.store, like, func(e *audit.Entry) bool {
-		made = e.Details["grantId"] == id
-		return !made
-	})
-	return made, err
+	return k.grants.Add(who, p, rules.directory, rules.decider, rules.cfg.Approvers, to)
 }
 
 // GrantRevoke revokes a grant.

@@ -194,7 +194,7 @@ func New(ctx context.Context, o Options) (*Kernel, error) {
 	if err := k.state.Sessions.Settle(ctx, first.cfg.Directory.Agents, k.commit); err != nil {
 		return nil, err
 	}
-	if k.grants, err = grants.Load(ctx, grants.Options{Store: o.Store, Commit: k.commit, Now: o.Now, NewID: o.NewID, Made: func(ctx context.Context, id string) (bool, error) { return preApproved(ctx, k, id) }}); err != nil {
+	if k.grants, err = grants.Load(ctx, grants.Options{Store: o.Store, Commit: k.commit, Now: o.Now, NewID: o.NewID}); err != nil {
 		return nil, err
 	}
 	if k.pauses, err = pause.Load(ctx, o.Store); err != nil {
@@ -277,7 +277,7 @@ func (k *base) record(r ...*audit.Record) (store.Receipt, error) {
 // since it could not be recorded.
 func (k *base) commit(c *store.Change) (store.Receipt, error) {
 	receipt, err := k.store.Commit(c)
-	if err == nil || errors.Is(err, store.ErrGrantOver) || errors.Is(err, store.ErrGrantKnown) || errors.Is(err, store.ErrLaneFull) || errors.Is(err, store.ErrLaneMoved) {
+	if err == nil || errors.Is(err, store.ErrGrantOver) || errors.Is(err, store.ErrGrantKnown) || errors.Is(err, store.ErrSignatureUsed) || errors.Is(err, store.ErrLaneFull) || errors.Is(err, store.ErrLaneMoved) {
 		return receipt, err
 	}
 	if !errors.Is(err, store.ErrLow) && !errors.Is(err, store.ErrQuota) {

@@ -74,28 +74,32 @@ func (s *Store) WrittenAs(ctx context.Context, line []byte) (audit.Entry, error)
 // searched is the size of the pages that are read to find a record.
 const searched = 200
 
-// EachWritten calls visit with the records like another one that the daemon has written, newest first,
-// until it returns false. A record that is older than the seals of records is left out. It reads the
+// EachWritten calls visit with the records like another one that the daemon has written, newest first.
+// A record that is older than the seals of records is left out. It reads the
 // log itself: a process that can write the search index can make it find nothing.
-func EachWritten(ctx context.Context, s *Store, like *audit.Record, visit func(*audit.Entry) (more bool)) error {
+func EachWritten(ctx context.Context, s *Store, like *audit.Record, visit func(*audit.Entry)) error {
+	return eachLike(ctx, s, like, func(line []byte) error {
+		e, err := s.WrittenAs(ctx, line)
+		if err == nil {
+			visit(&e)
+		}
+		if errors.Is(err, ErrNotFound) {
+			return nil
+		}
+		return err
+	})
+}
+
+// eachLike calls visit with the lines of the records like another one, newest first.
+func eachLike(ctx context.Context, s *Store, like *audit.Record, visit func(line []byte) error) error {
 	f := audit.Filter{Like: *like}
 	for before := uint64(0); ; {
 		lines, next, err := s.Query(ctx, f, 0, before, searched)
-		if err != nil {
+		for i := 0; err == nil && i < len(lines); i++ {
+			err = visit(lines[i])
+		}
+		if before = next; err != nil || next == 0 {
 			return err
-		}
-		for _, line := range lines {
-			e, err := s.WrittenAs(ctx, line)
-			switch {
-			case errors.Is(err, ErrNotFound):
-			case err != nil:
-				return err
-			case !visit(&e):
-				return nil
-			}
-		}
-		if before = next; next == 0 {
-			return nil
 		}
 	}
 }

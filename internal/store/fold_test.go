@@ -21,7 +21,7 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// lived is a store in which each of the nine tables of the fold has open rows, some changed rows,
+// lived is a store in which each of the ten tables of the fold has open rows, some changed rows,
 // and some ended ones.
 func lived(t *testing.T, o Options) *Store {
 	t.Helper()
@@ -57,7 +57,7 @@ func lived(t *testing.T, o Options) *Store {
 		said(audit.Record{ActionType: audit.ActionApproval, ApprovalID: id}, &a)
 	}
 	for _, id := range []string{"g1", "g2"} {
-		said(audit.Record{ActionType: audit.ActionApproval, Event: "grant_made"}, &CommitmentGrant{ID: id, Agent: "a", Kind: "standing", Until: someTime.Add(time.Hour), MaxUses: 5, Body: []byte(`{}`)})
+		said(audit.Record{ActionType: audit.ActionApproval, Event: "grant_made"}, &CommitmentGrant{ID: id, Agent: "a", Kind: "standing", Until: someTime.Add(time.Hour), MaxUses: 5, Body: []byte(`{}`)}, UsedSignature{SignedGrant(id), someTime.Add(time.Hour)})
 		said(audit.Record{ActionType: audit.ActionExchange, Side: audit.SideSender, PolicyResult: audit.ResultAllow}, GrantUse{ID: id, At: someTime})
 	}
 	said(audit.Record{ActionType: audit.ActionApproval, Event: "grant_revoked"}, GrantEnded("g2"))
@@ -375,7 +375,7 @@ func TestReopenedRowStarts(t *testing.T) {
 
 // Old rows of a table that are put back with their valid old seals are found.
 func TestOldRowsAreFoundAtTheStart(t *testing.T) {
-	for _, table := range []string{"exchanges", "escalations", "approvals", "commitment_grants", "paused", "releases", "tasks", "effects", "task_parts", "task_deps", "grants", "lanes"} {
+	for _, table := range []string{"exchanges", "escalations", "approvals", "commitment_grants", "paused", "releases", "tasks", "effects", "task_parts", "task_deps", "grants", "lanes", "used_signatures"} {
 		for _, checkpoint := range []bool{false, true} {
 			t.Run(fmt.Sprint(table, checkpoint), func(t *testing.T) {
 				o := foldOptions(t)
@@ -384,7 +384,7 @@ func TestOldRowsAreFoundAtTheStart(t *testing.T) {
 				s := open(t, o)
 				e := exchange("agent-alice-1", "e1", "c-e1")
 				e.Round, e.Outcome = 4, ocip.Resolved
-				commit(t, s, with(&Exchange{Exchange: e}, laneTaken(3), Settled(PairOf("a", "b")), Resumed("all"), GrantEnded("g1"),
+				commit(t, s, with(&Exchange{Exchange: e}, laneTaken(3), UsedSignature{Act: SignedSettlement("sha256:1")}, Settled(PairOf("a", "b")), Resumed("all"), GrantEnded("g1"),
 					&Release{Approval: "r1", AppID: "app", State: ReleaseAbandoned, ExpiresAt: someTime, From: ReleaseClaimed, FromClaim: "c"}, &Approval{ID: "a1", Kind: "message", Agent: "a", State: "denied", ExpiresAt: someTime},
 					taskStep{phase: "completed", state: "done", runs: 1}.part("t1", 3), taskStep{phase: "completed", state: "done", runs: 2}.part("t2", 3),
 					Rows{Put: func(tx *db.Writer) error { return tx.Put("a dependency", "task_deps", db.Text("t5"), db.Text("t1")) }, Folded: &FoldedRow{fold.Tasks, "t5", dependent()}},

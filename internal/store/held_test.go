@@ -29,6 +29,7 @@ var notShown = map[string]struct {
 	"commitment_grants": {[]string{"body"}, "| `commitment_grants` | all other columns | `id`, `body` |"},
 	"paused":            {[]string{"by"}, "| `paused` | `at` | nothing |"},
 	"lanes":             {nil, "| `lanes` | `last` | nothing |"},
+	"used_signatures":   {nil, "| `used_signatures` | `until` | nothing |"},
 	"releases":          {[]string{"app_id", "claim", "request_key", "origin", "data", "record_seq"}, "| `releases` | `state`, `expires_at` | all other columns |"},
 	"tasks":             {[]string{"priority", "ready_at", "binds", "blocked", "running", "origin", "head"}, "| `tasks` | `tenant`, `phase`, `seq`, `is_open`, and the same in `head`."},
 	"task_parts":        {[]string{"id"}, "| `task_parts`, `effects`, `task_deps` | nothing"},

@@ -279,6 +279,11 @@ func (s *Store) open(ctx context.Context, w *db.Writer, o Options) (adopt, keep 
 	if adopt, err = foldrows.TakeUp(ctx, s.db, s.Log, s.state, s.clock(), accepted, s.logger); err != nil {
 		return false, keyed, err
 	}
+	if adopt {
+		if err := takeUpSignatures(ctx, s, w); err != nil {
+			return false, keyed, err
+		}
+	}
 	if err := s.quotas.Begin(ctx, o.Quota, o.Clock, s.Waiting); err != nil {
 		return false, keyed, err
 	}

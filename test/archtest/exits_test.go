@@ -32,7 +32,7 @@ var exits = map[string][]string{
 	"DecisionsOf":    {"internal/approval", "internal/kernel", "internal/kernel/outbox"},
 	"WrittenAs":      {"internal/store", "internal/kernel", "internal/kernel/exchanges", "internal/approval/releases"},
 	// A decision by the absence of a record reads the log, and not the search index.
-	"store.EachWritten": {"internal/daemon", "internal/kernel"},
+	"store.EachWritten": {"internal/daemon"},
 	// Who decides by a record reads it from the store, which holds it against its seal.
 	"audit.Parse": {
 		"bench/fault", "cmd/ocipd", "internal/cli/auditcmd", "internal/cli/configcmd", "internal/cli/contactcmd", "internal/cli/exchangecmd", "internal/evidence/casefile", "internal/evidence/configlog", "internal/cli/demo", "internal/evidence/digestkeys", "internal/cli/doctor", "internal/evidence/export", "internal/evidence/index", "internal/bridge/integrate",

@@ -34,10 +34,8 @@ type Options struct {
 	Store *store.Store
 	// Commit makes a change durable. Callers may be told its error.
 	Commit func(*store.Change) (store.Receipt, error)
-	// Made reports whether the log has a pre-approval of an id, see [Made].
-	Made  func(ctx context.Context, id string) (bool, error)
-	Now   func() time.Time
-	NewID func() string
+	Now    func() time.Time
+	NewID  func() string
 }
 
 // Grants are all grants. They are safe for concurrent use.
@@ -386,11 +384,8 @@ func (g *Grants) record(one *Grant, event string) *audit.Record {
 	}
 }
 
-// Made is the event of a new pre-approval.
-const Made = "grant_made"
-
 // Add makes a pre-approval from one agent to one receiver, which must be signed. To is the receiver.
-func (g *Grants) Add(ctx context.Context, who api.Peer, p *api.GrantAddParams, d *directory.Directory, decider *approval.Decider, approvers int, to *Party) (api.GrantAddResult, error) {
+func (g *Grants) Add(who api.Peer, p *api.GrantAddParams, d *directory.Directory, decider *approval.Decider, approvers int, to *Party) (api.GrantAddResult, error) {
 	now := g.o.Now()
 	agent := d.Local(p.Agent)
 	switch {
@@ -413,7 +408,7 @@ func (g *Grants) Add(ctx context.Context, who api.Peer, p *api.GrantAddParams, d
 	one := &Grant{tenant: agent.TenantID, restored: p.Restored, to: to, Grant: api.Grant{
 		GrantID: p.GrantID, Kind: api.GrantStanding, Agent: p.Agent, Receiver: p.Receiver, Bounds: p.Bounds, MaxUses: p.MaxUses, MadeAt: now.UnixMilli(),
 	}}
-	r := g.record(one, Made)
+	r := g.record(one, audit.EventGrantMade)
 	by, err := decider.Who(who, api.DecideApprove, p.Note, p.Signature, one.signed(), g.record(one, ""))
 	if err != nil {
 		return api.GrantAddResult{}, err
@@ -427,12 +422,9 @@ func (g *Grants) Add(ctx context.Context, who api.Peer, p *api.GrantAddParams, d
 	if err := g.Enter(one, change); err != nil {
 		return api.GrantAddResult{}, err
 	}
-	var receipt store.Receipt
-	made, err := g.o.Made(ctx, p.GrantID)
-	if err == nil && !made {
-		receipt, err = g.o.Commit(change)
-	}
-	if made || errors.Is(err, store.ErrGrantKnown) {
+	change.Add(store.UsedSignature{Act: store.SignedGrant(one.GrantID), Until: one.rule.Until})
+	receipt, err := g.o.Commit(change)
+	if errors.Is(err, store.ErrGrantKnown) || errors.Is(err, store.ErrSignatureUsed) {
 		return api.GrantAddResult{}, api.Errorf(api.Conflict, "there is, or was, a pre-approval %q; a signature makes one, so sign another id", p.GrantID)
 	}
 	return api.GrantAddResult{Grant: one.Grant, AuditSeq: receipt.Seq}, err

@@ -125,7 +125,11 @@ func (f *Found) former(form int) *Found {
 		return f
 	}
 	all := NewFound()
-	f.Each(func(t Table, key []string, row Row) { all.Put(t, key, t.former(row, form)) })
+	f.Each(func(t Table, key []string, row Row) {
+		if t.def().since <= form {
+			all.Put(t, key, t.former(row, form))
+		}
+	})
 	return all
 }
 

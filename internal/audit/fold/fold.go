@@ -25,12 +25,13 @@
 //	grants             id            actor, role, task, expiresAt, revokedAt,         not revoked, not over
 //	                                 token, holder
 //	lanes              name          last                                             last > 0
+//	used_signatures    id            until                                            until 0, or not over
 //
 // The columns parts and bound of a task stand for the rows that belong to it, and unsettled
 // counts its effects that decisions can still depend on: see [Parts].
 //
-// The form of a log determines its columns. A log of form 1 lacks those of [former], and its
-// rows are compared without them.
+// The form of a log determines its columns and tables. A log of form 1 lacks those of [former], and
+// its rows are compared without them. Logs of forms 1 and 2 have no used_signatures.
 //
 // Members of records that an operator can have redacted are no columns.
 //
@@ -84,6 +85,7 @@ const (
 	Tasks
 	TaskGrants
 	Lanes
+	UsedSignatures
 )
 
 // Tables returns all tables, in their order.
@@ -102,6 +104,10 @@ type definition struct {
 	key, columns []string
 	// former is the number of columns in a log of form 1, 0 for all.
 	former int
+	// since is the first form of a log with the table, 0 for each.
+	since int
+	// ends says that a row can end by the time alone.
+	ends bool
 	// numbers marks the columns that are numbers in records.
 	numbers []bool
 	// counter is the column that changes add to, -1 for none.
@@ -135,7 +141,7 @@ var definitions = sync.OnceValue(func() []definition {
 		},
 		CommitmentGrants: {
 			name: "commitment_grants", noun: "grant", key: []string{"id"},
-			columns: []string{"agent", "kind", "state", "#until", "+uses", "#maxUses"},
+			columns: []string{"agent", "kind", "state", "#until", "+uses", "#maxUses"}, ends: true,
 			open: func(r Row, now int64) bool {
 				until, uses, most := number(r[3]), number(r[4]), number(r[5])
 				return r[2] == "in_force" && until > now && (most == 0 || uses < most)
@@ -157,11 +163,16 @@ var definitions = sync.OnceValue(func() []definition {
 		},
 		TaskGrants: {
 			name: "grants", noun: "grant of an actor", key: []string{"id"},
-			columns: []string{"actor", "role", "task", "#expiresAt", "#revokedAt", "token", "holder"}, former: 5,
+			columns: []string{"actor", "role", "task", "#expiresAt", "#revokedAt", "token", "holder"}, former: 5, ends: true,
 			open: func(r Row, now int64) bool { return number(r[3]) > now && r[4] == "0" },
 			own:  none,
 		},
 		Lanes: {name: "lanes", noun: "lane", key: []string{"name"}, columns: []string{"+last"}, open: func(r Row, _ int64) bool { return r[0] != "0" }, own: none},
+		UsedSignatures: {
+			name: "used_signatures", noun: "used signature", key: []string{"id"}, columns: []string{"#until"}, since: 3, ends: true,
+			open: func(r Row, now int64) bool { return r[0] == "0" || number(r[0]) > now },
+			own:  none,
+		},
 	}
 	for i := range list {
 		d := &list[i]
@@ -185,7 +196,7 @@ func (t Table) Name() string { return t.def().name }
 // Form is the form of rows that this version writes, and FormName the member of a checkpoint's
 // details that says it. A checkpoint without it is of form 1.
 const (
-	Form     = 2
+	Form     = 3
 	FormName = "rowForm"
 	// RestoredName is the member of a checkpoint's details with the id of the newest state_restored
 	// record. It is absent before the first.
@@ -195,13 +206,17 @@ const (
 	NewestName = "newest"
 )
 
-// former returns a row in a log's form.
-func (t Table) former(r Row, form int) Row {
-	if n := t.def().former; form < Form && n > 0 && len(r) > n {
-		return r[:n]
+// width returns the number of columns in a log's form.
+func (t Table) width(form int) int {
+	d := t.def()
+	if form == 1 && d.former > 0 {
+		return d.former
 	}
-	return r
+	return len(d.columns)
 }
+
+// former returns a row in a log's form.
+func (t Table) former(r Row, form int) Row { return r[:min(len(r), t.width(form))] }
 
 // Columns returns the names of its columns in records. Callers must not change the list.
 func (t Table) Columns() []string { return t.def().columns }
@@ -304,11 +319,12 @@ type Change struct {
 
 // former returns the change in a log's form.
 func (c Change) former(form int) Change {
-	if form >= Form || c.def().former == 0 {
+	n := c.width(form)
+	if n == len(c.Columns()) {
 		return c
 	}
 	c.New, c.Gone = c.Table.former(c.New, form), c.Table.former(c.Gone, form)
-	c.Cells = slices.DeleteFunc(slices.Clone(c.Cells), func(cell Cell) bool { return cell.Column >= c.def().former })
+	c.Cells = slices.DeleteFunc(slices.Clone(c.Cells), func(cell Cell) bool { return cell.Column >= n })
 	return c
 }
 

@@ -46,7 +46,7 @@ func rowsOf(r *rand.Rand, t Table) Row {
 		row[2], row[3] = []string{"in_force", "revoked"}[r.IntN(2)], Int(begin.UnixMilli()+int64(r.IntN(2))*1000)
 	case Releases:
 		row[0] = []string{"ready", "claimed", "abandoned"}[r.IntN(3)]
-	case Escalations, Paused, Tasks, TaskGrants, Lanes:
+	case Escalations, Paused, Tasks, TaskGrants, Lanes, UsedSignatures:
 	}
 	return row
 }

@@ -278,7 +278,7 @@ func (s *Set) State(at time.Time) []audit.TableState {
 	defer s.mu.Unlock()
 	state := []audit.TableState{}
 	for i, t := range Tables() {
-		if t == CommitmentGrants || t == TaskGrants {
+		if t.def().ends {
 			for key, h := range s.tables[i].rows {
 				if !t.isOpen(h.row, at.UnixMilli()) {
 					s.undo = append(s.undo, undo{t, key, h})

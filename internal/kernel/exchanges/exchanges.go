@@ -5,6 +5,7 @@ package exchanges
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -223,16 +224,7 @@ func (x *Exchanges) resolveSides(ctx context.Context, of *ocip.Exchange, p *api.
 		if open {
 			change.Add(&store.Exchange{Exchange: e})
 		}
-		record := x.Record(&e, "resolved", r.Directory)
-		record.Details = map[string]any{"note": p.Note, "settled": by.app == nil && st.escalated}
-		if by.app != nil {
-			record.AppID = by.app.ID()
-		} else {
-			maps.Copy(record.Details, approval.Details(&by.person))
-			if by.signed != "" {
-				record.Details["signedText"] = by.signed
-			}
-		}
+		record := x.resolved(&e, p, by, st, r)
 		change.Records = append(change.Records, record)
 		if by.app != nil && open {
 			if err := x.EndOtherSide(ctx, change, &e, r.Directory, func(other *audit.Record) { other.AppID = by.app.ID() }); err != nil {
@@ -242,12 +234,32 @@ func (x *Exchanges) resolveSides(ctx context.Context, of *ocip.Exchange, p *api.
 	}
 	if by.app == nil {
 		change.OnDurable(func(store.Receipt) { x.o.Settled() })
+		if by.signed != "" {
+			change.Add(store.UsedSignature{Act: store.SignedSettlement(p.State)})
+		}
 	}
-	if _, err := x.o.Commit(change); err != nil {
+	if _, err := x.o.Commit(change); errors.Is(err, store.ErrSignatureUsed) {
+		return api.Errorf(api.Conflict, "exchange %s was settled with this signature before: look at it again, and settle what it is now", of.ID)
+	} else if err != nil {
 		return err
 	}
 	x.o.State.Entered(change)
 	return nil
+}
+
+// resolved returns the record of a side that was resolved.
+func (x *Exchanges) resolved(e *ocip.Exchange, p *api.ExchangeResolveParams, by *resolver, st *standing, r *Rules) *audit.Record {
+	record := x.Record(e, audit.EventResolved, r.Directory)
+	record.Details = map[string]any{"note": p.Note, "settled": by.app == nil && st.escalated}
+	if by.app != nil {
+		record.AppID = by.app.ID()
+		return record
+	}
+	maps.Copy(record.Details, approval.Details(&by.person))
+	if by.signed != "" {
+		record.Details["signedText"] = by.signed
+	}
+	return record
 }
 
 // settleSide enters a person's settlement of one agent's side. The agent's next message begins a

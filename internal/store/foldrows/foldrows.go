@@ -59,6 +59,9 @@ func Release(state string, expires time.Time) fold.Row { return fold.Row{state, 
 // Lane returns the row of a lane.
 func Lane(last int64) fold.Row { return fold.Row{fold.Int(last)} }
 
+// UsedSignature returns the row of a signature that was used.
+func UsedSignature(until time.Time) fold.Row { return fold.Row{fold.Time(until)} }
+
 // table describes how to read the rows of a table.
 type table struct {
 	// columns are the columns to read, and key those of the key. open is the condition for open
@@ -92,10 +95,7 @@ func of(t fold.Table) table {
 				return []string{stmt.ColumnText(0), stmt.ColumnText(1)}, row
 			}}
 	case fold.Escalations:
-		return table{`DISTINCT exchange_id, (SELECT count(*) FROM main.escalations WHERE exchange_id = e.exchange_id) FROM main.escalations AS e`, `?1 = ?1`, `exchange_id`,
-			func(stmt *sqlite.Stmt) ([]string, fold.Row) {
-				return one(stmt), fold.Row{fold.Int(stmt.ColumnInt64(1))}
-			}}
+		return table{`DISTINCT exchange_id, (SELECT count(*) FROM main.escalations WHERE exchange_id = e.exchange_id) FROM main.escalations AS e`, `?1 = ?1`, `exchange_id`, numbered}
 	case fold.Approvals:
 		return table{`id, kind, agent, exchange_id, state, expires_at, summary, body FROM main.approvals`, `state = 'pending' AND ?1 = ?1`, `id`,
 			func(stmt *sqlite.Stmt) ([]string, fold.Row) {
@@ -107,10 +107,7 @@ func of(t fold.Table) table {
 				return one(stmt), Grant(stmt.ColumnText(1), stmt.ColumnText(2), stmt.ColumnText(3), at(stmt, 4), stmt.ColumnInt(5), stmt.ColumnInt(6))
 			}}
 	case fold.Paused:
-		return table{`scope, at FROM main.paused`, `?1 = ?1`, `scope`,
-			func(stmt *sqlite.Stmt) ([]string, fold.Row) {
-				return one(stmt), fold.Row{fold.Int(stmt.ColumnInt64(1))}
-			}}
+		return table{`scope, at FROM main.paused`, `?1 = ?1`, `scope`, numbered}
 	case fold.Releases:
 		return table{`approval, state, expires_at FROM main.releases`, `state IN ('ready', 'claimed') AND ?1 = ?1`, `approval`,
 			func(stmt *sqlite.Stmt) ([]string, fold.Row) {
@@ -119,6 +116,9 @@ func of(t fold.Table) table {
 	case fold.Lanes:
 		return table{`name, last FROM main.lanes`, `?1 = ?1`, `name`,
 			func(stmt *sqlite.Stmt) ([]string, fold.Row) { return one(stmt), Lane(stmt.ColumnInt64(1)) }}
+	case fold.UsedSignatures:
+		return table{`id, until FROM main.used_signatures`, `(until = 0 OR until > ?1)`, `id`,
+			func(stmt *sqlite.Stmt) ([]string, fold.Row) { return one(stmt), UsedSignature(at(stmt, 1)) }}
 	case fold.Tasks:
 		return ofTasks()
 	case fold.TaskGrants:
@@ -128,6 +128,11 @@ func of(t fold.Table) table {
 			}}
 	}
 	panic("foldrows: no rows of " + t.Name())
+}
+
+// numbered reads a row of a key and one number.
+func numbered(stmt *sqlite.Stmt) ([]string, fold.Row) {
+	return []string{stmt.ColumnText(0)}, fold.Row{fold.Int(stmt.ColumnInt64(1))}
 }
 
 func ofTasks() table {

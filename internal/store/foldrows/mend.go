@@ -95,8 +95,8 @@ func (m *mending) mend(t fold.Table) error {
 		})
 	case fold.Paused:
 		return m.pause()
-	case fold.Lanes:
-		return m.lane()
+	case fold.Lanes, fold.UsedSignatures:
+		return m.numbered(t)
 	case fold.Releases:
 		return m.write("releases", `approval = ?`, func(v []db.Value) error {
 			if m.says == nil {
@@ -121,11 +121,12 @@ func (m *mending) pause() error {
 	return m.w.Put("what is paused", "paused", db.Text(m.key[0]), db.Int(fold.Number(m.says[0])), db.Text("the audit log"))
 }
 
-func (m *mending) lane() error {
+// numbered makes a row of a key and one number.
+func (m *mending) numbered(t fold.Table) error {
 	if m.says == nil {
-		return m.w.Exec("that a lane is new", `DELETE FROM main.lanes WHERE name = ?`, db.Text(m.key[0]))
+		return m.w.Exec("that there is no row in "+t.Name(), `DELETE FROM main.`+t.Name()+` WHERE `+of(t).key+` = ?`, db.Text(m.key[0]))
 	}
-	return m.w.Put("the last number of a lane", "lanes", db.Text(m.key[0]), db.Int(fold.Number(m.says[0])))
+	return m.w.Put("a row of "+t.Name(), t.Name(), db.Text(m.key[0]), db.Int(fold.Number(m.says[0])))
 }
 
 // escalation makes a missing escalation again, with the pair from the row of its exchange.

@@ -26,12 +26,14 @@ const (
 	recordsSealed = 20
 	// lanesMade is the version that introduced the tables of lanes.
 	lanesMade = 24
+	// signaturesMade is the version that introduced the table of used signatures.
+	signaturesMade = 25
 )
 
 // Tables returns the tables with sealed rows: all except those of the log. Each of its records has
 // a seal too, see [Record].
 func Tables() []db.SealedTable {
-	return append(tablesBefore(lanesMade), db.SealedTable{Name: "lanes"}, db.SealedTable{Name: "lane_sent"}, db.SealedTable{Name: "lane_taken"})
+	return append(tablesBefore(signaturesMade), db.SealedTable{Name: "used_signatures"})
 }
 
 // tablesBefore returns the sealed tables of the schema before a version.
@@ -39,7 +41,11 @@ func tablesBefore(version int) []db.SealedTable {
 	if version <= recordsSealed {
 		return earlierTables()
 	}
-	return append(earlierTables(), db.SealedTable{Name: "outbox"}, db.SealedTable{Name: "queues"}, db.SealedTable{Name: "releases"})
+	tables := append(earlierTables(), db.SealedTable{Name: "outbox"}, db.SealedTable{Name: "queues"}, db.SealedTable{Name: "releases"})
+	if version > lanesMade {
+		tables = append(tables, db.SealedTable{Name: "lanes"}, db.SealedTable{Name: "lane_sent"}, db.SealedTable{Name: "lane_taken"})
+	}
+	return tables
 }
 
 // earlierTables returns the tables whose rows were sealed before records were.
@@ -89,10 +95,11 @@ func (k *Key) seals(conn *sqlite.Conn, version int) (*db.Seals, error) {
 	if version < recordsSealed {
 		return db.NewSeals(conn, k.Key, earlierTables(), true)
 	}
-	if version < lanesMade {
-		return db.NewSeals(conn, k.Key, tablesBefore(lanesMade), false)
+	tables := Tables()
+	if version < signaturesMade {
+		tables = tablesBefore(version + 1)
 	}
-	return db.NewSeals(conn, k.Key, Tables(), false)
+	return db.NewSeals(conn, k.Key, tables, false)
 }
 
 // KnownToAll returns a key for tests.
