@@ -52,6 +52,28 @@ func (h *harness) tooFew(event string) string {
 	return said
 }
 
+// If two people must approve, the second cannot take the message over with words that the first
+// has not seen.
+func TestTakeoverByTwoHasTheShownWords(t *testing.T) {
+	t.Parallel()
+	h := build(t, acme)
+	telegram := h.channel("@openclawos/telegram", "telegram")
+	alice := h.agent("@acme/alice")
+	h.signedBy(acme, 2)
+	held := alice.held(ocip.CommitmentRequiresHuman, "telegram:dave", promise, fresh(nil))
+	h.signs("carol", held.ApprovalID)
+	saw := h.shown(held.ApprovalID)
+	params := decision(api.DecideTakeover, &saw)
+	params["content"] = "I promise to pay a million."
+	params["signature"] = signs(t, "dave", api.SignedContent(saw.ToSign[api.DecideTakeover], saw.Salt, "I promise to pay a million."), api.ApprovalNamespace)
+	e := h.operates().conflict("APPROVAL_BLOCKED", params)
+	contains(t, e.Message, "the others have not seen these words")
+	h.operates().must("approval.resolve", signed(t, "dave", api.DecideTakeover, &saw), nil)
+	if m := telegram.message("hook:message_sending"); m.Content != promise {
+		t.Errorf("delivered is %q", m.Content)
+	}
+}
+
 // A policy that requires two people for a tool call with a finding gets two: the findings
 // are the same at a person's decision as at the call's. If the policy changes to fewer
 // people, fewer are enough.
