@@ -343,12 +343,10 @@ func (c *Decider) takeOver(ctx context.Context, d *Decision) error {
 	r := d.Request
 	recount(&r.Approval, c.Signers)
 	if others := others(r.Approvals, &d.By); others+1 < r.Needed {
-		return api.Obstacle{}.Conflict(api.ApprovalBlocked, fmt.Sprintf(
-			"this %s needs %d people, whoever it leaves as: let %d approve first, then take it over", r.Kind, r.Needed, r.Needed-1-others))
+		return api.Obstacle{}.Conflict(api.ApprovalBlocked, fmt.Sprintf("this %s needs %d people, whoever it leaves as: let %d approve first, then take it over", r.Kind, r.Needed, r.Needed-1-others))
 	}
 	if d.Content != "" && r.Needed > 1 {
-		return api.Obstacle{}.Conflict(api.ApprovalBlocked, fmt.Sprintf(
-			"this %s needs %d people, and the others have not seen these words: take it over with the words that are shown, or deny it", r.Kind, r.Needed))
+		return api.Obstacle{}.Conflict(api.ApprovalBlocked, fmt.Sprintf("this %s needs %d people, and the others have not seen these words: take it over with the words that are shown, or deny it", r.Kind, r.Needed))
 	}
 	return d.subject.Release(ctx, d)
 }
