@@ -96,7 +96,9 @@ const (
 // Watch checks processes until its context ends.
 type Watch struct {
 	Options
-	mu sync.Mutex
+	// looking is held during a check: an older list of processes must not undo a newer one.
+	looking sync.Mutex
+	mu      sync.Mutex
 	// seen are the processes found without their plugin, and told those for which the alarm
 	// was raised.
 	seen map[int]Ungated
@@ -133,9 +135,10 @@ func (w *Watch) Ungated() (list []Ungated) {
 	return list
 }
 
-// Look checks once, and raises the alarm for a process whose grace is over. Call it from
-// one goroutine at a time.
+// Look checks once, and raises the alarm for a process whose grace is over.
 func (w *Watch) Look(grace time.Duration) {
+	w.looking.Lock()
+	defer w.looking.Unlock()
 	held := w.Held()
 	running := w.running(held)
 	var attached map[Client]bool
