@@ -269,7 +269,7 @@ class Rows:
 
     # The columns, the one that counts, the own key of a record, and whether a row is open. In rows of form 1 the
     # tables of FORMER have only so many columns, and the tables of SINCE are counted from a form on.
-    FORM, FORMER, SINCE = 3, {"tasks": 4, "grants": 5}, {"used_signatures": 3}
+    FORM, FORMER, SINCE = 4, {"tasks": 4, "grants": 5}, {"used_signatures": 3, "owed": 4}
     TABLES = {
         "exchanges": (["conversation", "type", "outcome", "round", "maxRounds", "expiresAt", "forPerson"], None, ["agentId", "exchangeId"], lambda r, now: r[2] == "in_progress"),
         "escalations": (["open"], 0, ["exchangeId"], lambda r, now: r[0] != 0),
@@ -281,6 +281,7 @@ class Rows:
         "grants": (["actor", "role", "task", "expiresAt", "revokedAt", "token", "holder"], None, [], lambda r, now: r[3] > now and r[4] == 0),
         "lanes": (["last"], 0, [], lambda r, now: r[0] != 0),
         "used_signatures": (["until"], None, [], lambda r, now: r[0] == 0 or r[0] > now),
+        "owed": (["until"], None, [], lambda r, now: r[0] == 0 or r[0] > now),
     }
     SQL = {
         "exchanges": "SELECT agent, id, conversation_id, member(state, 'type'), outcome, member(state, 'round'), member(state, 'maxRounds'), expires_at, coalesce(member(state, 'forPerson'), 0) FROM exchanges WHERE outcome = 'in_progress'",
@@ -293,6 +294,7 @@ class Rows:
         "grants": "SELECT id, member(body, 'actor'), member(body, 'role'), task_id, expires_at, member(body, 'revoked_at'), token, member(body, 'holder') FROM grants",
         "lanes": "SELECT name, last FROM lanes",
         "used_signatures": "SELECT id, until FROM used_signatures",
+        "owed": "SELECT agent, lower(hex(seal)), until FROM owed",
     }
 
     def __init__(self, first):
@@ -390,7 +392,7 @@ class Rows:
             compared = self.FORMER.get(table) if self.form == 1 else None
             if self.form < self.SINCE.get(table, 1):
                 continue
-            n, there = 2 if table == "exchanges" else 1, {}
+            n, there = 2 if table in ("exchanges", "owed") else 1, {}
             # A database that an earlier version has left has no rows of a table that it did not know.
             known = db.execute("SELECT name FROM sqlite_schema WHERE type = 'table' AND name = ?", (table,)).fetchone()
             for values in db.execute(self.SQL[table]).fetchall() if known else []:

@@ -264,6 +264,43 @@ func TestRowOfAnEndedMessageThatIsPutBack(t *testing.T) {
 	}
 }
 
+// A debt that only a person may settle does not go away with its row, nor with an older row: the
+// daemon does not start, and a verification finds the difference.
+func TestDebtWhoseRowIsGone(t *testing.T) {
+	t.Parallel()
+	for _, table := range []string{"owed", "owed and current_exchanges", "owed, older"} {
+		t.Run(table, func(t *testing.T) {
+			t.Parallel()
+			h := build(t, team("ann", "ben"))
+			ask := func(text, policy string) {
+				h.agent("@acme/ann").dispatch("agent:ben:main", text, wish(map[string]any{"replyPolicy": policy}))
+				h.stop()
+			}
+			edit := "DELETE FROM owed"
+			if table == "owed and current_exchanges" {
+				edit += "; DELETE FROM current_exchanges"
+			}
+			ask("The build is green.", "no-reply-needed")
+			putBack := h.copyRows()
+			h.start()
+			ask("Who is on call?", "human-only")
+			if fault := h.faultOf(); fault != nil {
+				t.Fatalf("before: %v", fault)
+			}
+			h.editRows(edit)
+			if table == "owed, older" {
+				putBack("owed")
+			}
+			if fault := h.faultOf(); fault == nil || !strings.Contains(fault.Problem, "debt of agent agent-ben-1") {
+				t.Errorf("without the row: %v", fault)
+			}
+			if err := h.tryStart(); err == nil || !strings.Contains(err.Error(), "debt of agent agent-ben-1") {
+				t.Errorf("the start: %v", err)
+			}
+		})
+	}
+}
+
 // A daemon does not start on a database with a changed schema.
 func TestSchemaThatSomebodyChanged(t *testing.T) {
 	h := build(t, acme)

@@ -33,6 +33,8 @@ type folding struct {
 	room [4]foldingRow
 	// pairs are those whose escalation the change opens or settles.
 	pairs map[Pair]string
+	// owed are the debts after the change, by agent and counterparty.
+	owed map[[2]string]Owed
 	// err is the first error of a read for the change.
 	err error
 }

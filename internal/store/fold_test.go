@@ -61,6 +61,10 @@ func lived(t *testing.T, o Options) *Store {
 		said(audit.Record{ActionType: audit.ActionExchange, Side: audit.SideSender, PolicyResult: audit.ResultAllow}, GrantUse{ID: id, At: someTime})
 	}
 	said(audit.Record{ActionType: audit.ActionApproval, Event: "grant_revoked"}, GrantEnded("g2"))
+	for _, to := range []string{"b", "c", "d"} {
+		said(audit.Record{ActionType: audit.ActionExchange}, Owed{Agent: "a", Counterparty: to, Value: `{"replyPolicy":"no-reply-needed"}`, Until: someTime.Add(time.Hour)})
+	}
+	said(audit.Record{ActionType: audit.ActionExchange}, Owed{Agent: "a", Counterparty: "b", Value: `{"replyPolicy":"human-only"}`, Until: someTime.Add(time.Hour)}, Owed{Agent: "a", Counterparty: "d"})
 	said(audit.Record{ActionType: audit.ActionSecurity}, Paused{Scope: "all", At: someTime, By: "p"})
 	said(audit.Record{ActionType: audit.ActionSecurity}, Paused{Scope: "agent:a", At: someTime, By: "p"})
 	said(audit.Record{ActionType: audit.ActionSecurity}, Resumed("agent:a"))

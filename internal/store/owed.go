@@ -2,8 +2,11 @@ package store
 
 import (
 	"context"
+	"encoding/hex"
+	"errors"
 	"time"
 
+	"github.com/openclawos/ocipd/internal/audit/fold"
 	"github.com/openclawos/ocipd/internal/store/db"
 	"zombiezen.com/go/sqlite"
 )
@@ -26,13 +29,47 @@ func (o Owed) put(tx *transaction) error {
 	if o.Value == "" {
 		return tx.Exec("what an agent owes", `DELETE FROM main.owed WHERE agent = ? AND counterparty = ?`, db.Text(o.Agent), db.Text(o.Counterparty))
 	}
-	return tx.Put("what an agent owes", "owed", db.Text(o.Agent), db.Text(o.Counterparty), db.Text(o.Value), db.Time(o.Until))
+	return tx.Put("what an agent owes", "owed", o.values()...)
+}
+
+func (o Owed) values() []db.Value {
+	return []db.Value{db.Text(o.Agent), db.Text(o.Counterparty), db.Text(o.Value), db.Time(o.Until)}
+}
+
+// owedKey is the key of a debt's row in the log: its agent and its seal.
+func owedKey(s *Store, o Owed) []string {
+	return []string{o.Agent, hex.EncodeToString(s.seals.Of("owed", o.values()...))}
+}
+
+func (o Owed) fold(f *folding) {
+	pair := [2]string{o.Agent, o.Counterparty}
+	was, known := f.owed[pair]
+	if !known {
+		was, f.err = f.s.Owed(context.Background(), o.Agent, o.Counterparty)
+		if errors.Is(f.err, ErrNotFound) {
+			f.err = nil
+		}
+	}
+	if was.Value != "" {
+		f.row(fold.Owed, owedKey(f.s, was)).now = nil
+	}
+	if o.Value != "" {
+		f.row(fold.Owed, owedKey(f.s, o)).now = fold.Row{fold.Time(o.Until)}
+	}
+	if f.owed == nil {
+		f.owed = make(map[[2]string]Owed)
+	}
+	f.owed[pair] = o
 }
 
 // Owed returns an agent's debt to another, even if its time is over, or [ErrNotFound].
 func (s *Store) Owed(ctx context.Context, agent, counterparty string) (Owed, error) {
-	return db.Row(ctx, s.db, "what an agent owes", `SELECT agent, counterparty, value, until FROM owed WHERE agent = ? AND counterparty = ?`,
+	o, err := db.Row(ctx, s.db, "what an agent owes", `SELECT agent, counterparty, value, until FROM owed WHERE agent = ? AND counterparty = ?`,
 		[]any{agent, counterparty}, scanOwed)
+	if err == nil {
+		err = s.agrees(fold.Owed, owedKey(s, o), fold.Row{fold.Time(o.Until)})
+	}
+	return o, err
 }
 
 func scanOwed(stmt *sqlite.Stmt) (Owed, error) {

@@ -266,6 +266,7 @@ func (s *Since) former(found *Found) *Found {
 		return found
 	}
 	for i := range s.said {
+		s.said[i].Changes = slices.DeleteFunc(s.said[i].Changes, func(c Change) bool { return s.Form < c.def().since })
 		for j, c := range s.said[i].Changes {
 			s.said[i].Changes[j] = c.former(s.Form)
 		}

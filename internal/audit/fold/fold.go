@@ -26,12 +26,18 @@
 //	                                 token, holder
 //	lanes              name          last                                             last > 0
 //	used_signatures    id            until                                            until 0, or not over
+//	owed               agent, seal   until                                            until 0, or not over
 //
 // The columns parts and bound of a task stand for the rows that belong to it, and unsettled
 // counts its effects that decisions can still depend on: see [Parts].
 //
+// The seal of a debt stands for the columns that no record may have. Another content of the row has
+// another seal, so that the log knows each row that is there, and nobody without the key of the
+// seals learns anything from it.
+//
 // The form of a log determines its columns and tables. A log of form 1 lacks those of [former], and
-// its rows are compared without them. Logs of forms 1 and 2 have no used_signatures.
+// its rows are compared without them. Logs of forms 1 and 2 have no used_signatures,
+// and those of form 3 no owed either.
 //
 // Members of records that an operator can have redacted are no columns.
 //
@@ -86,6 +92,7 @@ const (
 	TaskGrants
 	Lanes
 	UsedSignatures
+	Owed
 )
 
 // Tables returns all tables, in their order.
@@ -173,6 +180,11 @@ var definitions = sync.OnceValue(func() []definition {
 			open: func(r Row, now int64) bool { return r[0] == "0" || number(r[0]) > now },
 			own:  none,
 		},
+		Owed: {
+			name: "owed", noun: "debt of agent", key: []string{"agent", "seal"}, columns: []string{"#until"}, since: 4, ends: true,
+			open: func(r Row, now int64) bool { return r[0] == "0" || number(r[0]) > now },
+			own:  none,
+		},
 	}
 	for i := range list {
 		d := &list[i]
@@ -196,7 +208,7 @@ func (t Table) Name() string { return t.def().name }
 // Form is the form of rows that this version writes, and FormName the member of a checkpoint's
 // details that says it. A checkpoint without it is of form 1.
 const (
-	Form     = 3
+	Form     = 4
 	FormName = "rowForm"
 	// RestoredName is the member of a checkpoint's details with the id of the newest state_restored
 	// record. It is absent before the first.

@@ -3,6 +3,7 @@ package db
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"zombiezen.com/go/sqlite"
@@ -176,4 +177,12 @@ func exec(stmt *sqlite.Stmt) error {
 		err = resetErr
 	}
 	return err
+}
+
+// Of returns the seal of a row of a sealed table that is to be written, with the values of all
+// columns in the table's order.
+func (s *Seals) Of(table string, values ...Value) []byte {
+	c := s.sealer()
+	defer s.sealers.Put(c)
+	return slices.Clone(c.of(s.tables[table], values))
 }

@@ -119,6 +119,8 @@ func of(t fold.Table) table {
 	case fold.UsedSignatures:
 		return table{`id, until FROM main.used_signatures`, `(until = 0 OR until > ?1)`, `id`,
 			func(stmt *sqlite.Stmt) ([]string, fold.Row) { return one(stmt), UsedSignature(at(stmt, 1)) }}
+	case fold.Owed:
+		return ofOwed()
 	case fold.Tasks:
 		return ofTasks()
 	case fold.TaskGrants:
@@ -133,6 +135,13 @@ func of(t fold.Table) table {
 // numbered reads a row of a key and one number.
 func numbered(stmt *sqlite.Stmt) ([]string, fold.Row) {
 	return []string{stmt.ColumnText(0)}, fold.Row{fold.Int(stmt.ColumnInt64(1))}
+}
+
+func ofOwed() table {
+	return table{`agent, lower(hex(seal)), until FROM main.owed`, `(until = 0 OR until > ?1)`, `agent, lower(hex(seal))`,
+		func(stmt *sqlite.Stmt) ([]string, fold.Row) {
+			return []string{stmt.ColumnText(0), stmt.ColumnText(1)}, fold.Row{fold.Int(stmt.ColumnInt64(2))}
+		}}
 }
 
 func ofTasks() table {

@@ -61,9 +61,6 @@ func (m *mending) mend(t fold.Table) error {
 			return edit(&v[6], map[string]any{"type": m.says[1], "round": fold.Number(m.says[3]), "maxRounds": fold.Number(m.says[4]), "forPerson": m.says[6] == "1"})
 		})
 	case fold.Escalations:
-		if m.says == nil {
-			return m.w.Exec("that an escalation ended", `DELETE FROM main.escalations WHERE exchange_id = ?`, db.Text(m.key[0]))
-		}
 		return m.escalation()
 	case fold.Approvals:
 		return m.write("approvals", `id = ?`, func(v []db.Value) error {
@@ -97,6 +94,8 @@ func (m *mending) mend(t fold.Table) error {
 		return m.pause()
 	case fold.Lanes, fold.UsedSignatures:
 		return m.numbered(t)
+	case fold.Owed:
+		return m.debt()
 	case fold.Releases:
 		return m.write("releases", `approval = ?`, func(v []db.Value) error {
 			if m.says == nil {
@@ -129,8 +128,19 @@ func (m *mending) numbered(t fold.Table) error {
 	return m.w.Put("a row of "+t.Name(), t.Name(), db.Text(m.key[0]), db.Int(fold.Number(m.says[0])))
 }
 
+// debt deletes a debt that the log does not have. A missing one stays missing: the log has only its seal.
+func (m *mending) debt() error {
+	if m.says != nil {
+		return nil
+	}
+	return m.w.Exec("that nothing is owed", `DELETE FROM main.owed WHERE agent = ? AND lower(hex(seal)) = ?`, db.Text(m.key[0]), db.Text(m.key[1]))
+}
+
 // escalation makes a missing escalation again, with the pair from the row of its exchange.
 func (m *mending) escalation() error {
+	if m.says == nil {
+		return m.w.Exec("that an escalation ended", `DELETE FROM main.escalations WHERE exchange_id = ?`, db.Text(m.key[0]))
+	}
 	there, err := m.w.Scalar("the escalation", `SELECT count(*) FROM main.escalations WHERE exchange_id = ?`, db.Text(m.key[0]))
 	if err != nil || there > 0 {
 		return err
