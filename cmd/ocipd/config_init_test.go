@@ -76,7 +76,7 @@ func TestConfigInitAsks(t *testing.T) {
 		t.Errorf("it has %d comments", comments)
 	}
 
-	if len(cfg.Listed) != 3 || cfg.Listed[1].Sessions[0] != "telegram:dave" || cfg.Listed[2].Sessions[0] != "telegram:12" || cfg.Listed[0].Kind != "person" || cfg.Listed[0].UserID != "carol" || cfg.Listed[0].Sessions[0] != "telegram:4711" {
+	if cfg.Listed.Len() != 3 || cfg.Listed.At(1).Sessions[0] != "telegram:dave" || cfg.Listed.At(2).Sessions[0] != "telegram:12" || cfg.Listed.At(0).Kind != "person" || cfg.Listed.At(0).UserID != "carol" || cfg.Listed.At(0).Sessions[0] != "telegram:4711" {
 		t.Errorf("the owner is listed as %+v", cfg.Listed)
 	}
 

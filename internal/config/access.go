@@ -294,7 +294,7 @@ func (d *directoryCheck) members() {
 			}
 			continue
 		}
-		if _, known := d.instances[m.name]; !known {
+		if _, known := d.instances.find(m.name); !known {
 			d.bad(m.at, "no agent and no entry has the instance_id %q; a person is named by a session key", m.name)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/openclawos/ocipd/internal/config/keypath"
 	"github.com/openclawos/ocipd/internal/ocip/directory"
+	"github.com/openclawos/ocipd/internal/ocip/directory/entries"
 	"github.com/openclawos/ocipd/internal/ocip/label"
 )
 
@@ -28,7 +29,7 @@ type Config struct {
 	// DirectoryFile names a file with further entries, see [Config.DirectoryPath].
 	DirectoryFile string `yaml:"directory_file" reload:"live"`
 	// Listed are the entries of that file, if [Load] read it.
-	Listed []Contact `yaml:"-"`
+	Listed *entries.List `yaml:"-"`
 	// Access says what apps may do besides speaking for their agents. It is
 	// never served to apps.
 	Access    Access    `yaml:"access" reload:"live"`

@@ -18,6 +18,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/base/text"
 	"github.com/openclawos/ocipd/internal/config/keypath"
+	"github.com/openclawos/ocipd/internal/ocip/directory/entries"
 )
 
 // A directory grows with every person to whom an agent speaks, and commands write to it. So
@@ -61,29 +62,42 @@ func (c *Config) ListedDigest() (digest string, entries int) {
 	if c.listed == nil {
 		return "", 0
 	}
-	return "sha256:" + hex.EncodeToString(c.listed.sum[:]), len(c.Listed)
+	return "sha256:" + hex.EncodeToString(c.listed.sum[:]), c.Listed.Len()
 }
 
 // ListedChange compares two lists of entries: after the first begin entries, which are
 // equal, gone were removed and come added.
-func ListedChange(was, now []Contact) (begin int, gone, come []Contact) {
-	for begin < min(len(was), len(now)) && was[begin].same(&now[begin]) {
+func ListedChange(was, now *entries.List) (begin int, gone, come []Contact) {
+	least := min(was.Len(), now.Len())
+	for begin < least && was.Same(begin, now, begin) {
 		begin++
 	}
 	end := 0
-	for end < min(len(was), len(now))-begin && was[len(was)-1-end].same(&now[len(now)-1-end]) {
+	for end < least-begin && was.Same(was.Len()-1-end, now, now.Len()-1-end) {
 		end++
 	}
-	return begin, was[begin : len(was)-end], now[begin : len(now)-end]
+	return begin, contactsOf(was, begin, was.Len()-end), contactsOf(now, begin, now.Len()-end)
+}
+
+// contactsOf returns some entries of a list.
+func contactsOf(list *entries.List, from, to int) []Contact {
+	some := make([]Contact, 0, to-from)
+	for i := from; i < to; i++ {
+		some = append(some, Contact(list.At(i)))
+	}
+	return some
 }
 
 // Contacts are all entries: first those of the configuration, then those of the directory file.
 func (c *Config) Contacts(yield func(*Contact) bool) {
-	for _, list := range [][]Contact{c.Directory, c.Listed} {
-		for i := range list {
-			if !yield(&list[i]) {
-				return
-			}
+	for i := range c.Directory {
+		if !yield(&c.Directory[i]) {
+			return
+		}
+	}
+	for i := range c.Listed.Len() {
+		if contact := Contact(c.Listed.At(i)); !yield(&contact) {
+			return
 		}
 	}
 }
@@ -169,14 +183,14 @@ func unwrapped(err error) error {
 type part struct {
 	text []byte
 	// first is the number of the first line.
-	first    int
-	contacts []Contact
-	lines    []int32
-	faults   []*Error
+	first  int
+	read   entries.Builder
+	lines  []int32
+	faults []*Error
 }
 
 // parseListing parses the lines, and reports each faulty one.
-func parseListing(p *problems, file string, data []byte) ([]Contact, []int32) {
+func parseListing(p *problems, file string, data []byte) (*entries.List, []int32) {
 	var parts []*part
 	for line := 1; len(data) > 0; {
 		end := len(data)
@@ -192,7 +206,7 @@ func parseListing(p *problems, file string, data []byte) ([]Contact, []int32) {
 	for range min(runtime.GOMAXPROCS(0), len(parts)) {
 		readers.Go(func() {
 			for next := range work {
-				next.read(file)
+				next.parse(file)
 			}
 		})
 	}
@@ -202,23 +216,22 @@ func parseListing(p *problems, file string, data []byte) ([]Contact, []int32) {
 	close(work)
 	readers.Wait()
 
-	n := 0
+	n, built := 0, make([]*entries.Builder, 0, len(parts))
 	for _, done := range parts {
-		n += len(done.contacts)
+		n, built = n+done.read.Len(), append(built, &done.read)
 	}
 	if n > maxListed {
 		p.bad(keypath.Path{}.Key(listingKey), "want at most %d entries, got %d", maxListed, n)
 		return nil, nil
 	}
-	contacts, lines := make([]Contact, 0, n), make([]int32, 0, n)
+	lines := make([]int32, 0, n)
 	for _, done := range parts {
 		for _, fault := range done.faults {
 			p.report(origin{file, fault.Line, fault.Column}, nil, fault.Nearest, fault.Message)
 		}
-		contacts, lines = append(contacts, done.contacts...), append(lines, done.lines...)
-		*done = part{}
+		lines = append(lines, done.lines...)
 	}
-	return contacts, lines
+	return entries.Join(built), lines
 }
 
 // firstLine is the length of the first line with its end.
@@ -229,54 +242,55 @@ func firstLine(text []byte) int {
 	return len(text)
 }
 
-func (r *part) read(file string) {
+func (r *part) parse(file string) {
 	n := r.first - 1
-	for line := range bytes.Lines(r.text) {
+	var usual usual
+	for line := range strings.Lines(string(r.text)) {
 		n++
-		line = bytes.TrimSpace(line)
-		if len(line) == 0 || line[0] == '#' {
+		line = strings.TrimSpace(line)
+		if line == "" || line[0] == '#' {
 			continue
 		}
-		c := defaultContact()
-		c.Accepts = nil
-		if fault := parseEntry(line, &c); fault != nil {
+		c, fault := usual.entry(line)
+		if fault != nil {
 			if len(r.faults) < maxErrors {
 				fault.File, fault.Line = file, n
 				r.faults = append(r.faults, fault)
 			}
 			continue
 		}
-		// Most entries accept the same, and share one list of it.
-		if last := len(r.contacts) - 1; last >= 0 && slices.Equal(r.contacts[last].Accepts, c.Accepts) {
-			c.Accepts = r.contacts[last].Accepts
-		}
-		// What an entry has of a list at its capacity is trimmed: a decoder makes room for four.
-		c.Sessions = slices.Clip(slices.Clone(c.Sessions))
-		r.contacts, r.lines = append(r.contacts, c), append(r.lines, int32(n))
+		entry := entries.Entry(c)
+		r.read.Add(&entry)
+		r.lines = append(r.lines, int32(n))
 	}
 }
 
 // ParseEntry parses one line of a directory file, and reports its own faults.
 func ParseEntry(line []byte) (Contact, error) {
-	c := defaultContact()
-	c.Accepts = nil
-	if fault := parseEntry(line, &c); fault != nil {
+	var usual usual
+	c, fault := usual.entry(string(line))
+	if fault != nil {
 		return Contact{}, fault
 	}
 	return c, nil
 }
 
-func parseEntry(line []byte, c *Contact) *Error {
+// entry parses a line. Its lists are valid until the next line.
+func (p *usual) entry(line string) (Contact, *Error) {
 	if len(line) > maxEntryBytes {
-		return &Error{Message: fmt.Sprintf("want an entry of at most %d bytes, got %d", maxEntryBytes, len(line))}
+		return Contact{}, &Error{Message: fmt.Sprintf("want an entry of at most %d bytes, got %d", maxEntryBytes, len(line))}
 	}
-	if err := json.Unmarshal(line, c, json.RejectUnknownMembers(true)); err != nil {
-		return entryFault(err)
+	c, ok := p.parse(line)
+	if !ok {
+		c = Contact{Kind: defaultContact().Kind}
+		if err := json.Unmarshal([]byte(line), &c, json.RejectUnknownMembers(true)); err != nil {
+			return Contact{}, entryFault(err)
+		}
 	}
 	if c.Accepts == nil {
 		c.Accepts = defaultContact().Accepts
 	}
-	return nil
+	return c, nil
 }
 
 // entryKeys are the keys of an entry.

@@ -78,8 +78,8 @@ func shown(v reflect.Value, rule string) reflect.Value {
 }
 
 // Shown is the entry in the form of [Config.Redacted].
-func (c *Contact) Shown() Contact {
-	out := *c
+func (c Contact) Shown() Contact {
+	out := c
 	for _, text := range []*string{&out.InstanceID, &out.UserID, &out.OrgUnit, &out.TenantID} {
 		*text = mask.Scrub(*text)
 	}

@@ -99,7 +99,8 @@ func (c *Config) Since(earlier *Config) Delta {
 	})
 	if !sameListing(earlier, c) {
 		before := d.Count
-		d.value(keypath.Path{}.Key(listingKey), "", reflect.ValueOf(&earlier.Listed).Elem(), reflect.ValueOf(&c.Listed).Elem())
+		_, gone, come := ListedChange(earlier.Listed, c.Listed)
+		d.value(keypath.Path{}.Key(listingKey), "", reflect.ValueOf(&gone).Elem(), reflect.ValueOf(&come).Elem())
 		if d.Count > before && !slices.Contains(d.Keys, listingKey) {
 			d.Keys = append(d.Keys, listingKey)
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/openclawos/ocipd/internal/base/text"
 	"github.com/openclawos/ocipd/internal/config/keypath"
 	"github.com/openclawos/ocipd/internal/config/mask"
+	"github.com/openclawos/ocipd/internal/ocip/directory/entries"
 )
 
 // The words of the protocol, levels lowest first.
@@ -317,27 +318,78 @@ func (c *Config) checkAgents(p *problems) {
 
 // checkDirectory checks all entries, those of the directory file last.
 func (c *Config) checkDirectory(p *problems) {
+	list := c.Listed
 	d := &directoryCheck{
 		problems:  p,
 		agents:    c.agentIDs().set,
-		instances: make(map[string]spot, len(c.Agents)+len(c.Directory)+len(c.Listed)),
-		sessions:  make(map[string]spot, 2*(len(c.Directory)+len(c.Listed))),
+		instances: holders{few: make(map[string]spot), value: list.Instance, spot: func(i int) spot { return spot{listingKey + ".instance_id", i, -1} }},
+		sessions: holders{few: make(map[string]spot), value: func(n int) string {
+			key, _ := list.Session(n)
+			return key
+		}, spot: func(n int) spot {
+			_, i := list.Session(n)
+			first, _ := list.SessionsOf(i)
+			return spot{listingKey + ".sessions", i, n - first}
+		}},
 	}
 	for i := range c.Agents {
-		d.instances[c.Agents[i].InstanceID] = spot{"agents.instance_id", i, -1}
+		d.instances.few[c.Agents[i].InstanceID] = spot{"agents.instance_id", i, -1}
 	}
-	for _, part := range []struct {
-		key  string
-		list []Contact
-	}{{directoryKey, c.Directory}, {listingKey, c.Listed}} {
-		// The path of an entry overwrites the previous entry's.
-		d.key, d.at = part.key, append(make(keypath.Path, 0, 4), keypath.Path{}.Key(part.key)...)
-		for i := range part.list {
-			d.entry(i, &part.list[i])
-		}
+	// The path of an entry overwrites the previous entry's.
+	d.at = append(make(keypath.Path, 0, 4), keypath.Path{}.Key(directoryKey)...)
+	for i := range c.Directory {
+		d.entry(i, &c.Directory[i], func(at keypath.Path, value string) {
+			d.unique(at, value, d.instances.few, spot{directoryKey + ".instance_id", i, -1})
+		}, func(at keypath.Path, j int, value string) {
+			d.unique(at, value, d.sessions.few, spot{directoryKey + ".sessions", i, j})
+		})
+	}
+	d.at = append(d.at[:0], keypath.Path{}.Key(listingKey)...)
+	d.instances.many.Grow(list.Len())
+	d.sessions.many.Grow(list.Sessions())
+	for i := range list.Len() {
+		e := Contact(list.At(i))
+		first, _ := list.SessionsOf(i)
+		d.entry(i, &e, func(at keypath.Path, value string) {
+			d.instances.enter(p, at, value, i)
+		}, func(at keypath.Path, j int, value string) {
+			d.sessions.enter(p, at, value, first+j)
+		})
 	}
 	d.members()
 	checkFleet(c, p)
+}
+
+// holders find the place of a value that no two entries share. Those of the directory file may be
+// many, and are kept by their numbers.
+type holders struct {
+	few   map[string]spot
+	many  entries.Table
+	value func(n int) string
+	spot  func(n int) spot
+}
+
+func (h *holders) find(value string) (spot, bool) {
+	if first, ok := h.few[value]; ok {
+		return first, true
+	}
+	n, ok := h.many.Find(value, func(n int) bool { return h.value(n) == value })
+	if !ok {
+		return spot{}, false
+	}
+	return h.spot(n), true
+}
+
+// enter is [problems.unique] for a value of the directory file.
+func (h *holders) enter(p *problems, key keypath.Path, value string, n int) {
+	if value == "" {
+		return
+	}
+	if first, ok := h.find(value); ok {
+		p.taken(key, value, first)
+		return
+	}
+	h.many.Set(value, n, func(n int) bool { return h.value(n) == value })
 }
 
 // directoryCheck checks the entries of a directory one after another.
@@ -345,13 +397,14 @@ type directoryCheck struct {
 	*problems
 	// agents are the ids of this daemon's agents.
 	agents              map[string]struct{}
-	instances, sessions map[string]spot
+	instances, sessions holders
 	groups              []groupMember
-	key                 string
 	at                  keypath.Path
 }
 
-func (d *directoryCheck) entry(i int, c *Contact) {
+// entry checks one entry. The functions check that no other one has its instance id or one of its
+// sessions.
+func (d *directoryCheck) entry(i int, c *Contact, instance func(at keypath.Path, value string), session func(at keypath.Path, j int, value string)) {
 	at := d.at.Item(i)
 	d.word(at.Under("kind"), "kind", c.Kind, "agent", kindPerson, kindGroup)
 	if c.Kind == "agent" {
@@ -370,7 +423,7 @@ func (d *directoryCheck) entry(i int, c *Contact) {
 		d.canonical(at.Under("org_unit"), c.OrgUnit)
 		d.canonical(at.Under("tenant_id"), c.TenantID)
 	}
-	d.unique(at.Under("instance_id"), c.InstanceID, d.instances, spot{d.key + ".instance_id", i, -1})
+	instance(at.Under("instance_id"), c.InstanceID)
 	d.words(at.Under("accepts"), "level", c.Accepts, levels())
 	if len(c.Accepts) == 0 {
 		d.bad(at.Under("accepts"), "want at least one level, or leave the key out for public")
@@ -379,7 +432,7 @@ func (d *directoryCheck) entry(i int, c *Contact) {
 		at := at.Under("sessions").Item(j)
 		d.session(at, s)
 		d.elsewhere(at, s)
-		d.unique(at, s, d.sessions, spot{d.key + ".sessions", i, j})
+		session(at, j, s)
 	}
 }
 
@@ -481,15 +534,20 @@ func (p *problems) unique(key keypath.Path, value string, taken map[string]spot,
 		return
 	}
 	if first, ok := taken[value]; ok {
-		by := first.path()
-		if at, listed := p.listed.find(by); listed {
-			p.bad(key, "%q is taken by %s", value, at.source(true))
-			return
-		}
-		p.bad(key, "%q is taken by %s", value, by)
+		p.taken(key, value, first)
 		return
 	}
 	taken[value] = here
+}
+
+// taken reports a value that the value at a spot equals.
+func (p *problems) taken(key keypath.Path, value string, first spot) {
+	by := first.path()
+	if at, listed := p.listed.find(by); listed {
+		p.bad(key, "%q is taken by %s", value, at.source(true))
+		return
+	}
+	p.bad(key, "%q is taken by %s", value, by)
 }
 
 // word reports a value that is not one of the words.

@@ -20,6 +20,7 @@
 //   - content: finds secrets and markings in a text, which raise its level
 //   - directory: agents, counterparties, routes and addresses, looked up in the
 //     configuration alone
+//   - directory/entries: a long list of entries in little memory
 //   - label: the sentence by which an agent says who sends
 //   - media: reads a message's metadata and the files and addresses that it sends along
 //   - opinion: the question to an operator's model, and the form of its answer

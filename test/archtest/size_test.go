@@ -40,7 +40,7 @@ var rings = []ring{
 	{
 		name: "subject", rests: "the decision is about the sender, the receiver, the bytes and the files of the message; the exit checks it again by digest",
 		files: []string{
-			"internal/kernel", "internal/kernel/*", "internal/approval", "internal/approval/*", "internal/ocip", "internal/ocip/directory", "internal/ocip/media", "internal/audit", "internal/audit/fold", "internal/api", "internal/api/members",
+			"internal/kernel", "internal/kernel/*", "internal/approval", "internal/approval/*", "internal/ocip", "internal/ocip/directory", "internal/ocip/directory/entries", "internal/ocip/media", "internal/audit", "internal/audit/fold", "internal/api", "internal/api/members",
 			"internal/api/wire", "internal/ipc", "internal/store", "internal/store/*", "internal/base/peer", "internal/base/text", "internal/base/keylock",
 		},
 	},

@@ -74,7 +74,8 @@ func Skeleton(s string) string {
 
 // plainSkeletons are the skeletons of the characters of ASCII, each computed for itself. The
 // skeleton of an ASCII text is the sequence of its characters' skeletons.
-var plainSkeletons = sync.OnceValue(func() (table [utf8.RuneSelf]string) {
+var plainSkeletons = sync.OnceValue(func() *[utf8.RuneSelf]string {
+	table := new([utf8.RuneSelf]string)
 	for c := range table {
 		table[c] = skeleton(string(rune(c)))
 	}

@@ -36,7 +36,7 @@ func (s *command) showConfig(cfg *config.Config, asJSON bool) error {
 		if err := doc.Decode(&values); err != nil {
 			return fmt.Errorf("cannot show the configuration: %w", err)
 		}
-		return s.PrintJSON(showReport{File: cfg.File, Config: values, Sources: sources, Listed: len(cfg.Listed)})
+		return s.PrintJSON(showReport{File: cfg.File, Config: values, Sources: sources, Listed: cfg.Listed.Len()})
 	}
 	var out bytes.Buffer
 	enc := yaml.NewEncoder(&out)
@@ -77,6 +77,6 @@ func annotate(n *yaml.Node, at keypath.Path, cfg *config.Config, sources map[str
 	}
 	n.LineComment = source
 	if at.String() == "directory_file" && cfg.DirectoryFile != "" {
-		n.LineComment += ", " + term.Count(len(cfg.Listed), "contact")
+		n.LineComment += ", " + term.Count(cfg.Listed.Len(), "contact")
 	}
 }

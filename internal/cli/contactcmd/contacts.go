@@ -151,8 +151,8 @@ func (s *command) listEntries(asJSON bool) error {
 	}
 	scr := s.Screen()
 	t := &term.Table{Columns: []term.Column{{Title: "LINE", Least: 4, Right: true}, {Title: "KIND", Least: 6}, {Title: "WHO", Whole: true}, {Title: "ACCEPTS", Least: 7}, {Title: "SESSIONS", Whole: true, Below: true}}}
-	for i := range cfg.Listed {
-		e := cfg.Listed[i].Shown()
+	for i := range cfg.Listed.Len() {
+		e := config.Contact(cfg.Listed.At(i)).Shown()
 		if asJSON {
 			if _, err := s.Stdout.Write(scr.JSONLine(e.Line())); err != nil {
 				return err
@@ -166,7 +166,7 @@ func (s *command) listEntries(asJSON bool) error {
 		}
 		t.Add(term.Plain(line), term.Plain(e.Kind), term.Plain(who), term.Plain(strings.Join(e.Accepts, ", ")), term.Plain(strings.Join(e.Sessions, ", ")))
 	}
-	if len(cfg.Listed) == 0 {
+	if cfg.Listed.Len() == 0 {
 		fmt.Fprintln(s.Stderr, "nobody")
 	}
 	return t.Write(s.Stdout, scr)

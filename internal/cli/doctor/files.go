@@ -76,7 +76,7 @@ func (d *Examiner) configuration() (found []Diagnosis) {
 	if len(found) > 0 {
 		return found
 	}
-	return []Diagnosis{passed("%s: valid, %s, %s in the directory", path, term.Count(len(d.cfg.Agents), "agent"), term.Count(len(d.cfg.Directory)+len(d.cfg.Listed), "contact"))}
+	return []Diagnosis{passed("%s: valid, %s, %s in the directory", path, term.Count(len(d.cfg.Agents), "agent"), term.Count(len(d.cfg.Directory)+d.cfg.Listed.Len(), "contact"))}
 }
 
 // configMode is the permitted mode of a configuration; with secrets in it, only the owner

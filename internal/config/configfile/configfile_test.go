@@ -63,8 +63,8 @@ func TestDirectory(t *testing.T) {
 	}
 	f.Close()
 	cfg = load(t, cfg.File)
-	if len(cfg.Listed) != 2 || cfg.DirectoryFile != DirectoryName || !strings.HasPrefix(text(t, cfg.File), "# mine\n") || !strings.HasPrefix(text(t, f.Path), DirectoryHead) {
-		t.Errorf("%d entries in\n%s%s", len(cfg.Listed), text(t, cfg.File), text(t, f.Path))
+	if cfg.Listed.Len() != 2 || cfg.DirectoryFile != DirectoryName || !strings.HasPrefix(text(t, cfg.File), "# mine\n") || !strings.HasPrefix(text(t, f.Path), DirectoryHead) {
+		t.Errorf("%d entries in\n%s%s", cfg.Listed.Len(), text(t, cfg.File), text(t, f.Path))
 	}
 	if info, err := os.Stat(cfg.File); err != nil || info.Mode().Perm() != 0o640 {
 		t.Errorf("the configuration has mode %v, %v", info.Mode(), err)
@@ -84,7 +84,7 @@ func TestDirectory(t *testing.T) {
 	if err := f.Write(again); err != nil {
 		t.Fatal(err)
 	}
-	if listed := load(t, cfg.File).Listed; len(listed) != 1 || strings.Join(listed[0].Sessions, " ") != "irc:dave sms:dave" {
+	if listed := load(t, cfg.File).Listed; listed.Len() != 1 || strings.Join(listed.At(0).Sessions, " ") != "irc:dave sms:dave" {
 		t.Errorf("there stays %+v", listed)
 	}
 }

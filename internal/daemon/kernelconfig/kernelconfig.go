@@ -17,6 +17,7 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip/commitment"
 	"github.com/openclawos/ocipd/internal/ocip/content"
 	"github.com/openclawos/ocipd/internal/ocip/directory"
+	"github.com/openclawos/ocipd/internal/ocip/directory/entries"
 )
 
 // New types the texts of a configuration that was checked when it was loaded. The error is
@@ -67,13 +68,21 @@ func directoryOf(c *config.Config) (directory.Config, error) {
 	if err != nil {
 		return d, err
 	}
-	d.Entries = make([]directory.Entry, 0, len(c.Directory)+len(c.Listed))
-	for contact := range c.Contacts {
-		e, err := entry(contact)
+	for i := range c.Directory {
+		contact := entries.Entry(c.Directory[i])
+		most, err := accepts(contact.Accepts)
 		if err != nil {
 			return d, fmt.Errorf("cannot use directory entry %s: %w", contact.InstanceID, err)
 		}
-		d.Entries = append(d.Entries, e)
+		d.Entries = append(d.Entries, directory.EntryOf(&contact, most))
+	}
+	d.Listed.List = c.Listed
+	for _, set := range c.Listed.Sets() {
+		most, err := accepts(set)
+		if err != nil {
+			return d, fmt.Errorf("cannot use an entry of the directory file: %w", err)
+		}
+		d.Listed.Levels = append(d.Listed.Levels, most)
 	}
 	remote, err := fleetAgents(c)
 	d.Entries = append(d.Entries, remote...)
@@ -82,7 +91,7 @@ func directoryOf(c *config.Config) (directory.Config, error) {
 
 // fleetAgents are the entries of the agents on other hosts of the fleet. There are none if the
 // roster does not have this host: it has left the fleet, or not joined yet.
-func fleetAgents(c *config.Config) (entries []directory.Entry, err error) {
+func fleetAgents(c *config.Config) (agents []directory.Entry, err error) {
 	r := c.Fleet.Members()
 	if r == nil || r.Host(c.Fleet.Host) == nil {
 		return nil, nil
@@ -96,9 +105,9 @@ func fleetAgents(c *config.Config) (entries []directory.Entry, err error) {
 		if who.Accepts, err = accepts(a.Accepts); err != nil {
 			return nil, fmt.Errorf("cannot use agent %s of the roster: %w", a.ID, err)
 		}
-		entries = append(entries, directory.OfFleet(a.Host, a.ID, who))
+		agents = append(agents, directory.OfFleet(a.Host, a.ID, who))
 	}
-	return entries, nil
+	return agents, nil
 }
 
 // accepts returns the highest of some levels.
@@ -253,23 +262,4 @@ func agent(a *config.Agent) (directory.Agent, error) {
 		k.Types = append(k.Types, t)
 	}
 	return k, nil
-}
-
-func entry(c *config.Contact) (directory.Entry, error) {
-	e := directory.Entry{
-		Counterparty: ocip.Counterparty{
-			Kind:     ocip.KindAgent,
-			Identity: ocip.Identity{InstanceID: c.InstanceID, UserID: c.UserID, OrgUnit: c.OrgUnit, TenantID: c.TenantID},
-		},
-		Sessions: c.Sessions,
-	}
-	switch c.Kind {
-	case "person":
-		e.Kind = ocip.KindPerson
-	case "group":
-		e.Kind, e.Group, e.Members = ocip.KindUnknown, true, c.Members
-	}
-	var err error
-	e.Accepts, err = accepts(c.Accepts)
-	return e, err
 }

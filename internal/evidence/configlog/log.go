@@ -22,6 +22,7 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/base/text"
 	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/ocip/directory/entries"
 	"github.com/openclawos/ocipd/internal/store"
 )
 
@@ -75,7 +76,7 @@ type Log struct {
 	o    Options
 	last *last
 	// listed are the last recorded entries of the directory file, as far as they are known.
-	listed []config.Contact
+	listed *entries.List
 }
 
 // New starts from the last recorded configuration in the database's value, which is empty at the
@@ -187,7 +188,7 @@ func (l *Log) entries(was *last, cfg *config.Config, lines []string) (edits []Ed
 	}
 	if l.listed != nil {
 		begin, gone, come := config.ListedChange(l.listed, cfg.Listed)
-		edits = diff(l.lines(gone), l.lines(come))
+		edits = diff(l.linesOf(gone), l.linesOf(come))
 		for i := range edits {
 			edits[i].Line += begin
 		}
@@ -255,17 +256,23 @@ func pin(lines []string) string {
 }
 
 // contacts returns the lines of the second document of a configuration.
-func (l *Log) contacts(cfg *config.Config) []string { return l.lines(cfg.Listed) }
+func (l *Log) contacts(cfg *config.Config) []string {
+	return l.lines(cfg.Listed.Len(), func(i int) config.Contact { return config.Contact(cfg.Listed.At(i)) })
+}
 
-func (l *Log) lines(contacts []config.Contact) []string {
-	lines := make([]string, len(contacts))
+func (l *Log) linesOf(some []config.Contact) []string {
+	return l.lines(len(some), func(i int) config.Contact { return some[i] })
+}
+
+func (l *Log) lines(n int, at func(i int) config.Contact) []string {
+	lines := make([]string, n)
 	// Each line is looked through for secrets, so every processor takes a share of a long directory.
-	share := max(1000, (len(contacts)+runtime.GOMAXPROCS(0)-1)/runtime.GOMAXPROCS(0))
+	share := max(1000, (n+runtime.GOMAXPROCS(0)-1)/runtime.GOMAXPROCS(0))
 	var writers sync.WaitGroup
-	for from := 0; from < len(contacts); from += share {
+	for from := 0; from < n; from += share {
 		writers.Go(func() {
-			for i := from; i < min(from+share, len(contacts)); i++ {
-				shown := contacts[i].Shown()
+			for i := from; i < min(from+share, n); i++ {
+				shown := at(i).Shown()
 				// A contact has only strings and lists of strings, so this cannot fail.
 				encoded, _ := json.Marshal(&shown)
 				lines[i] = l.line(string(encoded))

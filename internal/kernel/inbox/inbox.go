@@ -237,8 +237,7 @@ func (r *Reader) Contacts(ctx context.Context, _ *api.AgentContactsParams) (api.
 			add(api.AgentContact{Session: to.SessionKey(), Kind: string(ocip.KindAgent), InstanceID: a.InstanceID, UserID: a.UserID, OrgUnit: a.OrgUnit, Here: true})
 		}
 	}
-	for i := range r.names.Entries {
-		e := &r.names.Entries[i]
+	for e := range r.names.All() {
 		owner := e.Kind != ocip.KindAgent && e.UserID == r.agent.UserID
 		if e.TenantID != r.agent.TenantID && (e.TenantID != "" || !owner && r.directory.SeveralTenants()) {
 			continue

@@ -410,8 +410,8 @@ func channelsIn(cfg *Config, owners map[string]string) []string {
 			found[channel] = struct{}{}
 		}
 	}
-	for i := range cfg.Entries {
-		for _, key := range cfg.Entries[i].Sessions {
+	for e := range cfg.All() {
+		for _, key := range e.Sessions {
 			note(key)
 		}
 	}

@@ -76,14 +76,6 @@ func spelled(what, s string) error {
 	return nil
 }
 
-// network returns the known properties of a channel.
-func (d *Directory) network(channel string) *network {
-	if n, ok := d.networks[channel]; ok {
-		return n
-	}
-	return d.anyNetwork
-}
-
 // Rendering returns the changes that a channel's clients make to a text.
 func (d *Directory) Rendering(channel string) []text.Rendering { return d.network(channel).rendering }
 
@@ -239,8 +231,8 @@ func (d *Directory) agentRecipient(r *Recipient, key string, self *Agent) {
 		r.Counterparty = *local.Counterparty()
 		return
 	}
-	entry, ok := d.sessions.find(key)
-	if !ok {
+	entry := d.reached(d.sessions.find(key))
+	if entry == nil {
 		r.Counterparty = stranger()
 		r.LooksLike = d.imitated(r.Channel, r.Target)
 		return
@@ -265,22 +257,14 @@ type found struct {
 
 func (f *found) listed() bool { return f.key != nil || f.place != nil }
 
-// elsewhere returns the only address in the directory for the entry of a session whose key names
-// none.
-func (d *Directory) elsewhere(f *found, channel string) string {
-	if f.key == nil {
-		return ""
-	}
-	return d.addresses[f.key][channel]
-}
-
 // find returns the entries of the directory for a session.
 func (d *Directory) find(channel, key string, c *conversation) (at found) {
 	n := d.network(channel)
 	_, rest := Split(key)
 	folded := n.foldedKey(key, rest)
-	if at.key, at.exact = d.sessions.exact[folded]; !at.exact {
-		at.key, _ = d.sessions.find(folded)
+	session, exact := d.sessions.exactly(folded)
+	if at.key, at.exact = d.reached(session, exact), exact; !exact {
+		at.key = d.reached(d.sessions.find(folded))
 	}
 	if at.key == nil && c.to != "" {
 		at.key = d.at(channel, c.to, c.many)
@@ -298,20 +282,20 @@ func (d *Directory) find(channel, key string, c *conversation) (at found) {
 func (d *Directory) at(channel, target string, many bool) *Entry {
 	n := d.network(channel)
 	target = n.folded(target)
-	e, ok := d.places.find(n.place(channel, target, many))
-	if !ok && !n.known() {
-		e, ok = d.places.find(n.place(channel, target, !many))
+	e := d.reached(d.places.find(n.place(channel, target, many)))
+	if e == nil && !n.known() {
+		e = d.reached(d.places.find(n.place(channel, target, !many)))
 	}
-	if !ok {
+	if e == nil {
 		// Some networks also deliver to a person's id.
-		e, _ = d.people.find(channel + ":" + target)
+		e = d.reached(d.people.find(channel + ":" + target))
 	}
 	return e
 }
 
 // person returns the entry of somebody by the name that a channel uses.
 func (d *Directory) person(channel, name string) *Entry {
-	if e, ok := d.people.find(channel + ":" + d.network(channel).folded(name)); ok {
+	if e := d.reached(d.people.find(channel + ":" + d.network(channel).folded(name))); e != nil {
 		return e
 	}
 	return d.at(channel, name, false)
@@ -397,7 +381,7 @@ func (d *Directory) liken(r *Recipient, at *found) {
 func (d *Directory) weigh(r *Recipient, self *Agent, strangers bool, entries ...*Entry) {
 	most := ocip.Restricted
 	for i, e := range entries {
-		if e == nil || slices.Contains(entries[:i], e) {
+		if e == nil || slices.ContainsFunc(entries[:i], e.is) {
 			continue
 		}
 		if !e.Group {
@@ -405,7 +389,7 @@ func (d *Directory) weigh(r *Recipient, self *Agent, strangers bool, entries ...
 			continue
 		}
 		r.Group, most = true, min(most, e.Accepts)
-		group := d.groups[e]
+		group := d.groups[e.number]
 		strangers = strangers || group.unsure
 		for _, m := range group.members {
 			if m.InstanceID == "" || m.InstanceID != self.InstanceID {
@@ -484,7 +468,8 @@ func (d *Directory) imitated(channel, name string) string {
 		return ""
 	}
 	if like, found := d.names.find(likeness(channel, name)); found {
-		return *like
+		session, _ := d.session(like / looksOfOne)
+		return session
 	}
 	return ""
 }

@@ -654,7 +654,7 @@ func FuzzKey(f *testing.F) {
 		// The target alone, through the same app, reaches the same.
 		if r.network.known() && r.Counterparty.Kind == ocip.KindUnknown && r.LooksLike == "" {
 			if e := d.at(r.Channel, r.Target, r.Group); e != nil && !e.Group {
-				t.Fatalf("%q is a stranger, and %q is %s", key, r.Target, e.name())
+				t.Fatalf("%q is a stranger, and %q is %s", key, r.Target, d.nameOf(e))
 			}
 		}
 		brought, err := d.Brought(key, bound)

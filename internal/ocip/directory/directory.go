@@ -20,7 +20,9 @@ type Config struct {
 	Agents       []Agent
 	DefaultAgent string
 	Routes       []Route
-	Entries      []Entry
+	// Entries are few, and Listed may be many.
+	Entries []Entry
+	Listed  Listed
 	// Channels are the configured profiles of channels, by channel id.
 	Channels map[string]Profile
 
@@ -99,6 +101,9 @@ type Entry struct {
 	Host string
 	// Agent is the id of such an agent in session keys.
 	Agent string
+
+	// number distinguishes the entries of a directory, from 1. It is 0 for one that is in none.
+	number int
 }
 
 // readers are those of a group: the entries of its Members, and whether there may be others.
@@ -109,8 +114,9 @@ type readers struct {
 
 // Directory identifies agents and counterparties under one configuration.
 type Directory struct {
-	agents     map[string]*Agent
-	byApp      map[string][]*Agent
+	agents map[string]*Agent
+	byApp  map[string][]*Agent
+	// byInstance are the agents and the few entries by instance id.
 	byInstance map[string]*ocip.Counterparty
 	local      map[string]*Agent
 	// remote are the entries of agents on other hosts of the fleet, by instance id.
@@ -119,17 +125,29 @@ type Directory struct {
 	defaultAgent *Agent
 	access       access
 
+	channels
+	book
+	// sessions are the entries by session key, places by address, and people by names to which
+	// their channel's app does not send. All find the numbers of sessions.
+	sessions, places, people index
+	// names finds sessions by their appearance, see [Directory.look].
+	names index
+	// groups has the readers of each group, by the entry's number.
+	groups map[int]*readers
+}
+
+// channels are the known channels, and the properties of any other.
+type channels struct {
 	networks   map[string]*network
 	anyNetwork *network
-	// sessions are the entries by session key, places by address, and people by names to which
-	// their channel's app does not send.
-	sessions, places, people patterns[*Entry]
-	// names are the sessions of entries by their appearance.
-	names patterns[*string]
-	// groups has the readers of each group. addresses has, by entry, the one address among its sessions
-	// for a channel whose app sends to another name than some of them have.
-	groups    map[*Entry]*readers
-	addresses map[*Entry]map[string]string
+}
+
+// network returns the known properties of a channel.
+func (c *channels) network(channel string) *network {
+	if n, ok := c.networks[channel]; ok {
+		return n
+	}
+	return c.anyNetwork
 }
 
 // AgentChannel begins the session keys of agents. No channel has this name.
@@ -138,8 +156,8 @@ const AgentChannel = "agent"
 // New makes the directory of a configuration, which must not change afterwards.
 func New(cfg *Config) (*Directory, error) {
 	d := &Directory{
-		agents: make(map[string]*Agent), byApp: make(map[string][]*Agent), byInstance: make(map[string]*ocip.Counterparty, len(cfg.Agents)+len(cfg.Entries)), local: make(map[string]*Agent), remote: make(map[string]*Entry),
-		access: newAccess(cfg), networks: make(map[string]*network), groups: make(map[*Entry]*readers), addresses: make(map[*Entry]map[string]string),
+		agents: make(map[string]*Agent), byApp: make(map[string][]*Agent), byInstance: make(map[string]*ocip.Counterparty), local: make(map[string]*Agent), remote: make(map[string]*Entry),
+		access: newAccess(cfg), channels: channels{networks: make(map[string]*network)}, groups: make(map[int]*readers),
 	}
 	for i := range cfg.Agents {
 		a := &cfg.Agents[i]
@@ -150,6 +168,7 @@ func New(cfg *Config) (*Directory, error) {
 	}
 	unknown := anyNetwork()
 	d.anyNetwork = &unknown
+	d.book = newBook(cfg)
 	if err := (lister{d}).list(cfg); err != nil {
 		return nil, err
 	}
@@ -187,10 +206,20 @@ func (d *Directory) Agent(id string) *Agent { return d.agents[id] }
 func (d *Directory) Local(instance string) *Agent { return d.local[instance] }
 
 // Knows reports whether an agent of this instance id is configured or listed.
-func (d *Directory) Knows(instance string) bool { return d.byInstance[instance] != nil }
+func (d *Directory) Knows(instance string) bool { return d.Known(instance) != nil }
 
 // Known returns the agent of an instance id, here or elsewhere, nil if there is none.
-func (d *Directory) Known(instance string) *ocip.Counterparty { return d.byInstance[instance] }
+func (d *Directory) Known(instance string) *ocip.Counterparty {
+	if known := d.byInstance[instance]; known != nil || instance == "" {
+		return known
+	}
+	if i, ok := d.listedInstance(instance); ok {
+		if e := d.entry(len(d.own) + i); !e.Group {
+			return &e.Counterparty
+		}
+	}
+	return nil
+}
 
 // Routed returns the agent that a configured route names for a session.
 func (d *Directory) Routed(key string) (*Agent, bool) { return d.routes.find(d.folded(key)) }

@@ -18,7 +18,7 @@ func (d *Directory) HostOf(key string) (host, instance string) {
 	if channel, _ := Split(key); channel != AgentChannel || d.LocalAgent(key) != nil {
 		return "", ""
 	}
-	if e, ok := d.sessions.find(key); ok && e.Host != "" {
+	if e := d.reached(d.sessions.find(key)); e != nil && e.Host != "" {
 		return e.Host, e.InstanceID
 	}
 	return "", ""

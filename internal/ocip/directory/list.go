@@ -2,6 +2,7 @@ package directory
 
 import (
 	"fmt"
+	"iter"
 	"strings"
 	"sync"
 
@@ -30,44 +31,93 @@ func (d lister) list(cfg *Config) error {
 		}
 		d.networks[channel] = n.with(&p)
 	}
-	entries := cfg.Entries
-	sessions := 0
-	for i := range entries {
-		sessions += len(entries[i].Sessions)
+	heard := func(n int) listedSession {
+		key, _ := d.session(n)
+		return d.heard(key)
 	}
-	d.sessions.grow(sessions)
-	d.places.grow(sessions)
-	d.names.grow(sessions)
-	// The appearances take about as long as the rest, and are in a map of their own.
+	d.sessions.key = func(n int) string { return heard(n).session() }
+	d.people.key = func(n int) string { return heard(n).person() }
+	d.places.key = func(n int) string { return heard(n).place() }
+	d.names.key = d.look
+	count := len(d.written) + d.listed.Sessions()
+	d.sessions.exact.Grow(count)
+	d.places.exact.Grow(count)
+	d.names.exact.Grow(count)
+	d.instances.Grow(d.listed.Len())
+	// The appearances take about as long as the rest, and are in a table of their own.
 	var looks sync.WaitGroup
 	looks.Go(func() {
-		for i := range entries {
-			for k := range entries[i].Sessions {
-				d.listLooks(&entries[i].Sessions[k])
-			}
+		for n, key := range d.inOrder() {
+			d.listLooks(n, key)
 		}
 	})
-	err := d.listSessions(entries)
+	err := d.listSessions()
 	looks.Wait()
 	if err != nil {
 		return err
 	}
-	return d.listMembers(entries, cfg.Agents)
+	return d.listMembers()
 }
 
-// listLooks enters the appearance of one session of an entry, and those of the address and of anybody
-// else in it.
-func (d lister) listLooks(key *string) {
-	s, channel, rest := d.listed(*key)
-	if channel == AgentChannel {
-		d.names.add(likeness(channel, rest), s.open, key)
+// inOrder are all sessions with their numbers, in the order in which they are entered: of two with
+// one key, the later one is found. Those of other hosts come last.
+func (d lister) inOrder() iter.Seq2[int, string] {
+	return func(yield func(int, string) bool) {
+		for n, s := range d.written {
+			if d.own[s.entry].Host == "" && !yield(n, s.key) {
+				return
+			}
+		}
+		for i := range d.listed.Len() {
+			from, to := d.listed.SessionsOf(i)
+			for n := from; n < to; n++ {
+				if !yield(len(d.written)+n, d.listed.SessionOf(i, n)) {
+					return
+				}
+			}
+		}
+		for n, s := range d.written {
+			if d.own[s.entry].Host != "" && !yield(n, s.key) {
+				return
+			}
+		}
+	}
+}
+
+// The appearances of a session have two numbers: twice the session's for anybody whom it names besides
+// the address, and one more for the address, or for the rest of an agent's key.
+const (
+	lookOfWho = iota
+	lookOfAddress
+	looksOfOne
+)
+
+// look makes the appearance of a number.
+func (d lister) look(number int) string {
+	key, _ := d.session(number / looksOfOne)
+	s := d.heard(key)
+	switch {
+	case s.channel == AgentChannel:
+		return likeness(s.channel, s.rest)
+	case number%looksOfOne == lookOfWho:
+		return likeness(s.channel, s.who)
+	default:
+		return likeness(s.channel, s.to)
+	}
+}
+
+// listLooks enters the appearances of one session of an entry.
+func (d lister) listLooks(n int, key string) {
+	s := d.heard(key)
+	if s.channel == AgentChannel {
+		d.names.add(likeness(s.channel, s.rest), s.open, looksOfOne*n+lookOfAddress)
 		return
 	}
 	if s.who != "" || s.whoOpen {
-		d.names.add(likeness(channel, s.who), s.whoOpen, key)
+		d.names.add(likeness(s.channel, s.who), s.whoOpen, looksOfOne*n+lookOfWho)
 	}
 	if s.placed() {
-		d.names.add(likeness(channel, s.to), s.toOpen, key)
+		d.names.add(likeness(s.channel, s.to), s.toOpen, looksOfOne*n+lookOfAddress)
 	}
 }
 
@@ -75,49 +125,74 @@ func (d lister) listLooks(key *string) {
 // anybody else that it names, each with whether that is a beginning.
 type listedSession struct {
 	open, whoOpen, toOpen bool
-	prefix, who, to       string
+	prefix, channel, rest string
+	who, to               string
 	said                  conversation
 	network               *network
 }
 
-func (d lister) listed(key string) (s listedSession, channel, rest string) {
+// heard reads a session of an entry.
+func (c *channels) heard(key string) (s listedSession) {
 	s.prefix, s.open = text.Pattern(key)
-	channel, rest = Split(s.prefix)
-	s.network = d.network(channel)
-	if channel == AgentChannel {
-		return s, channel, rest
+	s.channel, s.rest = Split(s.prefix)
+	s.network = c.network(s.channel)
+	if s.channel == AgentChannel {
+		return s
 	}
-	tail := ""
+	rest := s.rest
 	if s.open {
-		tail = end
+		rest += end
 	}
-	s.said = s.network.parse(rest + tail)
+	s.said = s.network.parse(rest)
 	s.who, s.whoOpen = strings.CutSuffix(s.said.who, end)
 	s.to, s.toOpen = strings.CutSuffix(s.said.to, end)
-	return s, channel, rest
+	return s
+}
+
+// session is the key by which the session is found, person that of anybody else that it names, and
+// place that of its address.
+func (s listedSession) session() string { return s.network.foldedKey(s.prefix, s.rest) }
+
+func (s listedSession) person() string { return s.channel + ":" + s.network.folded(s.who) }
+
+func (s listedSession) place() string {
+	return s.network.place(s.channel, s.network.folded(s.to), s.many())
+}
+
+// many reports whether several read at its address.
+func (s listedSession) many() bool {
+	if s.to != "" && s.network.many != nil {
+		return s.network.many(s.to)
+	}
+	return s.said.many
 }
 
 // placed reports whether a session has an address, or the beginning of some. The beginning of a name
 // that the app chose can be that of any key. A group's session with somebody belongs to that person,
 // not to the group.
-func (s *listedSession) placed() bool {
+func (s listedSession) placed() bool {
 	return (s.to != "" || s.toOpen) && (!s.toOpen || !s.said.name) && (!s.said.many || s.said.who == "" || s.whoOpen)
 }
 
 // listSessions enters the entries by their instance ids and sessions.
-func (d lister) listSessions(entries []Entry) error {
-	for i := range entries {
-		e := &entries[i]
+func (d lister) listSessions() error {
+	for i := range d.own {
+		e := &d.own[i]
 		if e.InstanceID != "" && !e.Group {
 			d.byInstance[e.InstanceID] = &e.Counterparty
 		}
 		if e.Host != "" {
 			d.remote[e.InstanceID] = e
 		}
-		for _, key := range e.Sessions {
-			if err := d.listSession(e, key); err != nil {
-				return err
-			}
+	}
+	for i := range d.listed.Len() {
+		if id := d.listed.Instance(i); id != "" {
+			d.instances.Set(id, i, func(i int) bool { return d.listed.Instance(i) == id })
+		}
+	}
+	for n, key := range d.inOrder() {
+		if err := d.listSession(n, key); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -125,101 +200,63 @@ func (d lister) listSessions(entries []Entry) error {
 
 // listSession enters one session of an entry: its key, the address in it, and anybody else that it
 // names.
-func (d lister) listSession(e *Entry, key string) error {
-	s, channel, rest := d.listed(key)
+func (d lister) listSession(n int, key string) error {
+	s := d.heard(key)
 	if err := spelled("directory session", s.prefix); err != nil && s.prefix != "" {
 		return err
 	}
-	n := s.network
-	d.sessions.add(n.foldedKey(s.prefix, rest), s.open, e)
+	d.sessions.add(s.session(), s.open, n)
 	if s.who != "" || s.whoOpen {
-		if err := enter(&d.people, channel+":"+n.folded(s.who), s.whoOpen, e, key); err != nil {
+		if err := d.enter(&d.people, s.person(), s.whoOpen, n, key); err != nil {
 			return err
 		}
 	}
 	if !s.placed() {
 		return nil
 	}
-	group := s.said.many
-	if s.to != "" && n.many != nil {
-		group = n.many(s.to)
-	}
-	if !s.toOpen && !group {
-		d.listAddress(e, n, channel, s.to)
-	}
-	return enter(&d.places, n.place(channel, n.folded(s.to), group), s.toOpen, e, key)
-}
-
-// listAddress notes the address of an entry on a channel whose app sends to another name than some keys
-// have.
-func (d lister) listAddress(e *Entry, n *network, channel, to string) {
-	addresses := d.addresses[e]
-	if addresses == nil && n.sendsElsewhere() {
-		addresses = make(map[string]string)
-		d.addresses[e] = addresses
-	}
-	if before, more := addresses[channel]; addresses != nil && (!more || before == to) {
-		addresses[channel] = to
-	} else if more {
-		addresses[channel] = "" // there are several, and none is preferred
-	}
-}
-
-// sendsElsewhere reports whether some keys of a channel name a person by a name to which the app
-// does not send.
-func (n *network) sendsElsewhere() bool {
-	for i := range n.forms {
-		if len(n.forms[i].parts) == 2 && n.forms[i].parts[1] == whoPart {
-			return true
-		}
-	}
-	return false
+	return d.enter(&d.places, s.place(), s.toOpen, n, key)
 }
 
 // enter adds one way to find an entry, unless it already finds another.
-func enter(p *patterns[*Entry], name string, open bool, e *Entry, key string) error {
-	if before, ok := p.exact[name]; ok && !open && before != e {
-		return fmt.Errorf("cannot list session %s for %s: it is one address with a session of %s", key, e.name(), before.name())
+func (d lister) enter(x *index, name string, open bool, n int, key string) error {
+	before, had := x.add(name, open, n)
+	if !had || open {
+		return nil
 	}
-	p.add(name, open, e)
+	_, was := d.session(before)
+	if _, is := d.session(n); is != was {
+		return fmt.Errorf("cannot list session %s for %s: it is one address with a session of %s", key, d.nameOf(d.entry(is)), d.nameOf(d.entry(was)))
+	}
 	return nil
 }
 
-// name returns the name of an entry for errors.
-func (e *Entry) name() string {
-	switch {
-	case e.InstanceID != "":
+// nameOf returns the name of an entry for errors.
+func (b *book) nameOf(e *Entry) string {
+	if e.InstanceID != "" {
 		return e.InstanceID
-	case len(e.Sessions) > 0:
-		return e.Sessions[0]
-	default:
-		return "another entry"
 	}
+	if sessions := b.sessionsOf(e); len(sessions) > 0 {
+		return sessions[0]
+	}
+	return "another entry"
 }
 
 // listMembers finds the members of the groups.
-func (d lister) listMembers(entries []Entry, agents []Agent) error {
-	var byInstance map[string]*Entry
-	for i := range entries {
-		group := &entries[i]
-		if !group.Group {
+func (d lister) listMembers() error {
+	for n := range len(d.own) + d.listed.Len() {
+		if !d.isGroup(n) {
 			continue
 		}
-		if byInstance == nil {
-			byInstance = entriesByInstance(entries, agents)
-		}
+		group := d.entry(n)
 		r := &readers{unsure: len(group.Members) == 0}
-		d.groups[group] = r
+		d.groups[group.number] = r
 		for _, name := range group.Members {
-			member := byInstance[name]
-			if strings.Contains(name, ":") {
-				member = d.listedAt(name)
-			}
+			member := d.member(name)
 			switch {
 			case member == nil:
 				r.unsure = true
 			case member.Group:
-				return fmt.Errorf("cannot list %s as a member of %s: a group has people and agents for members, and no groups", name, group.name())
+				return fmt.Errorf("cannot list %s as a member of %s: a group has people and agents for members, and no groups", name, d.nameOf(group))
 			default:
 				r.members = append(r.members, member)
 			}
@@ -228,18 +265,23 @@ func (d lister) listMembers(entries []Entry, agents []Agent) error {
 	return nil
 }
 
-func entriesByInstance(entries []Entry, agents []Agent) map[string]*Entry {
-	found := make(map[string]*Entry, len(entries)+len(agents))
-	for i := range entries {
-		if id := entries[i].InstanceID; id != "" {
-			found[id] = &entries[i]
+// member returns the entry of a group's member, which is an instance id or a session.
+func (d lister) member(name string) *Entry {
+	if strings.Contains(name, ":") {
+		return d.listedAt(name)
+	}
+	if a := d.local[name]; a != nil {
+		return &Entry{Counterparty: *a.Counterparty()}
+	}
+	for i := range d.own {
+		if e := &d.own[i]; e.InstanceID == name {
+			return e
 		}
 	}
-	for i := range agents {
-		a := &agents[i]
-		found[a.InstanceID] = &Entry{Counterparty: *a.Counterparty()}
+	if i, ok := d.listedInstance(name); ok {
+		return d.entry(len(d.own) + i)
 	}
-	return found
+	return nil
 }
 
 // listedAt returns the entry of a session, or nil.

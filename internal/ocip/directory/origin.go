@@ -101,8 +101,8 @@ func (d *Directory) wrote(o *Origin, r *Recipient, at *found, metadata map[strin
 	}
 	if len(o.entries) == 0 && o.Group && !told {
 		for _, e := range []*Entry{at.key, at.place} {
-			if group := d.groups[e]; group != nil {
-				o.entries = append(o.entries, group.members...)
+			if e != nil && e.Group {
+				o.entries = append(o.entries, d.groups[e.number].members...)
 			}
 		}
 	}
@@ -130,7 +130,7 @@ type Claim struct {
 func (d *Directory) Compare(e *ocip.Envelope, o *Origin, self *Agent) (Claim, error) {
 	source := e.SourceAgent
 	c := Claim{Foreign: source.TenantID != self.TenantID}
-	known := d.byInstance[source.InstanceID]
+	known := d.Known(source.InstanceID)
 	if known != nil {
 		if err := contradicts("agent "+source.InstanceID, source, known.Identity); err != nil {
 			return c, err

@@ -81,7 +81,7 @@ func (d *Directory) Among(r *Recipient, to ocip.Counterparty, spoke []ocip.Count
 	}
 	readers := []ocip.Counterparty{to}
 	for _, c := range spoke {
-		if known := d.byInstance[c.InstanceID]; known != nil && c.InstanceID != "" {
+		if known := d.Known(c.InstanceID); known != nil && c.InstanceID != "" {
 			c.Kind, c.Identity = known.Kind, known.Identity
 		}
 		if c.InstanceID == "" || c.InstanceID != self.InstanceID {
