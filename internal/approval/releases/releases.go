@@ -80,21 +80,6 @@ type Releases struct {
 	holders map[string]*holder
 }
 
-// holder is the connection with a claim, or the timer that waits for the next one.
-type holder struct {
-	leave func() bool
-	timer *time.Timer
-}
-
-func (h *holder) stop() {
-	if h.leave != nil {
-		h.leave()
-	}
-	if h.timer != nil {
-		h.timer.Stop()
-	}
-}
-
 // New loads the releases from the store.
 func New(ctx context.Context, o Options) (*Releases, error) {
 	x := &Releases{o: o, holders: make(map[string]*holder)}
@@ -384,66 +369,6 @@ func reasonOf(outcome string) string {
 		return "the app says that it has not sent the message"
 	default:
 		return "nobody knows whether the message was sent"
-	}
-}
-
-// hold gives a claim to a connection until that ends.
-func (x *Releases) hold(ctx context.Context, id, claim string) {
-	h := &holder{leave: context.AfterFunc(ctx, func() { x.left(id, claim) })}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if before := x.holders[id]; before != nil {
-		before.stop()
-	}
-	x.holders[id] = h
-	if ctx.Err() != nil {
-		go x.left(id, claim)
-	}
-}
-
-// left waits for a claim's app to come back, after its connection has ended.
-func (x *Releases) left(id, claim string) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if before := x.holders[id]; before != nil {
-		before.stop()
-	}
-	x.holders[id] = &holder{timer: time.AfterFunc(grace, func() { x.lose(id, claim) })}
-}
-
-func (x *Releases) drop(id string) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if h := x.holders[id]; h != nil {
-		h.stop()
-		delete(x.holders, id)
-	}
-}
-
-// lose has a person asked about a message whose app has not come back.
-func (x *Releases) lose(id, claim string) {
-	if x.o.Closing.Err() != nil {
-		return
-	}
-	defer x.locks.Lock(id)()
-	ctx := context.Background()
-	row, err := x.o.Store.Release(ctx, id)
-	if err != nil || row.State != store.ReleaseClaimed || row.Claim != claim {
-		return
-	}
-	x.drop(id)
-	r, err := x.o.Approvals().Get(ctx, id)
-	if err == nil {
-		change := &store.Change{Drains: true}
-		x.event(change, r, "outcome_unknown", "the connection of the app that has the message ended, and it has not said what became of it", nil)
-		step(change, &row, stateUnknown, row.Claim, row.Key, row.Data)
-		if err = x.ask(r, &row, takenThen, change); err == nil {
-			_, err = x.o.Commit(change)
-		}
-	}
-	if err != nil {
-		x.o.Log.Error("cannot ask a person what became of a message", zap.String("approval", id), zap.Error(err))
-		x.left(id, claim)
 	}
 }
 

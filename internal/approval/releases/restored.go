@@ -19,7 +19,7 @@ const notSince = "a copy of the state was restored, and nobody knows whether it 
 func (x *Releases) await(open []store.Release) {
 	for i := range open {
 		if open[i].State == store.ReleaseClaimed {
-			x.left(open[i].Approval, open[i].Claim)
+			x.left(open[i].Approval, open[i].Claim, nil)
 		}
 	}
 }
