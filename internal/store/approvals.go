@@ -129,16 +129,24 @@ type ApprovalFilter struct {
 // Summaries returns the summaries of up to limit approvals, oldest first, and the number of all
 // that match.
 func (s *Store) Summaries(ctx context.Context, f ApprovalFilter, limit int) (page [][]byte, total int, err error) {
-	where, args := db.Matching([2]string{"state = ?", f.State}, [2]string{"agent = ?", f.Agent})
+	count, list, args := summariesOf(f)
 	var counts []int64
 	err = s.db.Scan(ctx, func(conn *sqlite.Conn) error {
-		if err := db.Collect(conn, &counts, `SELECT count(*) FROM main.approvals WHERE `+where, args, db.ScanInt); err != nil {
+		if err := db.Collect(conn, &counts, count, args, db.ScanInt); err != nil {
 			return err
 		}
-		return db.Collect(conn, &page, `SELECT summary FROM approvals WHERE `+where+` AND id > ? ORDER BY id LIMIT ?`, append(args, f.After, limit), db.ScanBytes)
+		return db.Collect(conn, &page, list, append(args, f.After, limit), db.ScanBytes)
 	})
 	if err != nil {
 		return nil, 0, fmt.Errorf("cannot list the approvals: %w", err)
 	}
 	return page, int(counts[0]), nil
+}
+
+// summariesOf returns the queries that count the approvals of a filter, and list a page of them. The
+// arguments of both are the same, but for those that the page ends with. The work for one agent's
+// requests follows their number, however many others wait.
+func summariesOf(f ApprovalFilter) (count, list string, args []any) {
+	where, args := db.Matching([2]string{"state = ?", f.State}, [2]string{"agent = ?", f.Agent})
+	return `SELECT count(*) FROM main.approvals WHERE ` + where, `SELECT summary FROM approvals WHERE ` + where + ` AND id > ? ORDER BY id LIMIT ?`, args
 }
