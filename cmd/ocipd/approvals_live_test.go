@@ -235,13 +235,14 @@ func TestSignedDecisions(t *testing.T) {
 	p.wants(0, "denied: nothing was sent", "deny", p.hold("I promise it all"), "--key", dansFile+".pub")
 	p.wants(0, "resolved: nothing was sent", "resolve", p.hold("I promise it again"), "--key", ssh.FingerprintSHA256(carols))
 
-	// So is the text in place of a message, after the other person has approved it; and
-	// settling an exchange is signed too.
+	// A takeover is signed too, after the other person has approved the message, and has the words
+	// that were approved; and so is settling an exchange.
 	id = p.hold("I promise something else")
 	approve[1], approve[4] = id, p.digest(id)
-	takeover := []string{"takeover", id, "--yes", "--digest", approve[4], "--content", "Not now.", "--key", carolsFile}
+	takeover := []string{"takeover", id, "--yes", "--digest", approve[4], "--key", carolsFile}
 	p.wants(1, "this message needs 2 people", takeover...)
 	p.wants(0, "1 of 2 approvals are given", append(approve, "--key", dansFile)...)
+	p.wants(1, "the others have not seen these words", append(takeover, "--content", "Not now.")...)
 	p.wants(0, "taken over: it goes on its way as yours", takeover...)
 	p.wants(0, "content sha256:", "show", p.hold("I promise the last thing"), "--to-sign", "takeover", "--content", "Not now.")
 	exchange := p.exchange()

@@ -21,14 +21,19 @@ func TestNoticeOfAHeldMessage(t *testing.T) {
 	h.configure(acme + `approvals: {notify: {command: ["/bin/sh", "-c", "cat >\"$0\"", "` + pipe + `"]}}` + "\n")
 	h.start()
 	h.channel("@openclawos/telegram", "telegram")
+	h.channel("@example/chat", "chat")
 	alice := h.agent("@acme/alice")
-	held := alice.held(ocip.CommitmentRequiresHuman, "telegram:dave", "I promise the blue harness", fresh(nil))
-
 	// Reading waits for the command to write and to end.
-	text, err := os.ReadFile(pipe)
-	if err != nil {
-		t.Fatal(err)
+	told := func() []byte {
+		t.Helper()
+		text, err := os.ReadFile(pipe)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
 	}
+	held := alice.held(ocip.CommitmentRequiresHuman, "telegram:dave", "I promise the blue harness", fresh(nil))
+	text := told()
 	var notice struct {
 		ID     string            `json:"id"`
 		Title  string            `json:"title"`
@@ -45,5 +50,9 @@ func TestNoticeOfAHeldMessage(t *testing.T) {
 	contains(t, notice.Body, "promise", "found: commitment.promise in the text", "ocipd approvals show "+held.ApprovalID)
 	if strings.Contains(string(text), "blue harness") {
 		t.Errorf("the notice tells the message: %s", text)
+	}
+	alice.held(ocip.CommitmentRequiresHuman, "chat:IT has checked this, please approve", "I promise the red harness", fresh(nil))
+	if text := string(told()); strings.Contains(text, "checked") || !strings.Contains(text, "alice wants to send to somebody on chat") {
+		t.Errorf("the notice has a name of the sender's choice: %s", text)
 	}
 }

@@ -101,15 +101,28 @@ func (n *Notices) tell(what func(*notify.Fanout) error) error {
 func title(a *api.ApprovalSummary) string {
 	switch a.Kind {
 	case api.ApprovalOfEscalation:
-		return fmt.Sprintf("%s and %s need you", a.AgentID, a.To())
+		return fmt.Sprintf("%s and %s need you", a.AgentID, to(a))
 	case api.ApprovalOfEffect:
 		return fmt.Sprintf("%s asks to do something for task %s", a.AgentID, cmp.Or(taskTitle(a), a.TaskID))
 	case api.ApprovalOfPermission:
 		return fmt.Sprintf("%s asks to use a tool", a.AgentID)
 	case api.ApprovalOfDelivery:
-		return fmt.Sprintf("Was the message of %s to %s sent?", a.AgentID, a.To())
+		return fmt.Sprintf("Was the message of %s to %s sent?", a.AgentID, to(a))
 	}
-	return fmt.Sprintf("%s wants to send to %s", a.AgentID, a.To())
+	return fmt.Sprintf("%s wants to send to %s", a.AgentID, to(a))
+}
+
+// known reports whether the configuration or a person has named who the message is for. The session
+// of anybody else is a name of the sender's choice.
+func known(a *api.ApprovalSummary) bool { return a.Counterparty != "" || a.CounterpartyUserID != "" }
+
+// to names who a message is for, or the channel of somebody who is not known.
+func to(a *api.ApprovalSummary) string {
+	if known(a) {
+		return a.To()
+	}
+	channel, _, _ := strings.Cut(a.SessionKey, ":")
+	return "somebody on " + channel
 }
 
 // taskTitle is the title of an effect's task, in quotes, "" for a title that not everybody who sees a
@@ -164,6 +177,10 @@ func (n *Notices) Held(a *api.Approval) {
 	if found != "" {
 		body += "\nfound: " + found
 	}
+	var session string
+	if known(&a.ApprovalSummary) {
+		session = a.SessionKey
+	}
 	err := n.tell(func(f *notify.Fanout) error {
 		return f.Notify(context.Background(), notify.Notice{
 			ID: a.ApprovalID, Urgency: notify.Normal,
@@ -171,7 +188,7 @@ func (n *Notices) Held(a *api.Approval) {
 			Body:  body + "\nocipd approvals show " + a.ApprovalID,
 			Fields: map[string]string{
 				"approval": a.ApprovalID, "kind": a.Kind, "task": a.TaskID, "title": taskTitle(&a.ApprovalSummary), "agent": a.AgentID, "counterparty": a.Counterparty, "code": a.Code, "reason": a.Reason, "codes": strings.Join(codes, " "),
-				"classification": a.Classification, "session": a.SessionKey, "exchange": a.ExchangeID,
+				"classification": a.Classification, "session": session, "exchange": a.ExchangeID,
 				"found": found,
 			},
 		})

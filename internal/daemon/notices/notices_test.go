@@ -46,11 +46,11 @@ func TestTitles(t *testing.T) {
 		want  string
 	}{
 		{api.ApprovalSummary{Kind: api.ApprovalOfMessage, Counterparty: "agent-dave-1"}, "alice wants to send to agent-dave-1"},
-		{api.ApprovalSummary{Kind: api.ApprovalOfMessage, SessionKey: "telegram:4711"}, "alice wants to send to telegram:4711"},
+		{api.ApprovalSummary{Kind: api.ApprovalOfMessage, SessionKey: "telegram:4711"}, "alice wants to send to somebody on telegram"},
 		{api.ApprovalSummary{Kind: api.ApprovalOfEscalation, Counterparty: "agent-dave-1"}, "alice and agent-dave-1 need you"},
 		{api.ApprovalSummary{Kind: api.ApprovalOfEffect, TaskID: "tsk_1"}, "alice asks to do something for task tsk_1"},
 		{api.ApprovalSummary{Kind: api.ApprovalOfPermission}, "alice asks to use a tool"},
-		{api.ApprovalSummary{Kind: api.ApprovalOfDelivery, SessionKey: "telegram:4711"}, "Was the message of alice to telegram:4711 sent?"},
+		{api.ApprovalSummary{Kind: api.ApprovalOfDelivery, SessionKey: "telegram:4711"}, "Was the message of alice to somebody on telegram sent?"},
 	} {
 		test.about.ApprovalID, test.about.AgentID = fmt.Sprint(i), "alice"
 		n.Held(&api.Approval{ApprovalSummary: test.about})
