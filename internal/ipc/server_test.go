@@ -464,11 +464,11 @@ func TestNoCharacterIsCut(t *testing.T) {
 
 // What is sent at once may be more than the queue holds: it waits for the reader.
 func TestStreamSendsMoreThanTheQueueHolds(t *testing.T) {
-	var n int
+	count := make(chan int, 1)
 	p, _, s := with(t, func(c *fakeClient) {
 		c.watch = func(context.Context) (Feed, error) {
 			return func(ctx context.Context, s api.Stream) error {
-				chunks := make([]any, n)
+				chunks := make([]any, <-count)
 				for i := range chunks {
 					chunks[i] = strings.Repeat("x", 1000)
 				}
@@ -476,7 +476,8 @@ func TestStreamSendsMoreThanTheQueueHolds(t *testing.T) {
 			}, nil
 		}
 	})
-	n = 3 * s.limits.Load().QueueBytes / 1000
+	n := 3 * s.limits.Load().QueueBytes / 1000
+	count <- n
 	p.watches("1")
 	for i := range n {
 		if in := p.next(); in.Type != wire.TypeStream || in.Done || len(in.Chunk) != 1002 {
