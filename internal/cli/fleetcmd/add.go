@@ -66,7 +66,7 @@ earlier ones, and --replace agent:ID moves an agent from another host.`,
 					return errors.New("nothing is added")
 				}
 			}
-			return publish(cmd.Context(), s, args[0], key, r, a.hosts, a.agents)
+			return publish(cmd.Context(), s, args[0], key, operators, r, a.hosts, a.agents)
 		},
 	}
 	c.Flags().StringArrayVar(&replace, "replace", nil, "replace the host or the agent of this `NAME`: HOST, or agent:ID; can be repeated")

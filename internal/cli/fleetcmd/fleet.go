@@ -56,7 +56,7 @@ add hosts to it, and give the file to each of them.`,
 			if _, err := os.Lstat(args[0]); err == nil {
 				return fmt.Errorf("cannot make the roster %s: there is such a file", args[0])
 			}
-			return publish(cmd.Context(), s, args[0], key, &roster.Roster{Tenant: tenant}, nil, nil)
+			return publish(cmd.Context(), s, args[0], key, "", &roster.Roster{Tenant: tenant}, nil, nil)
 		},
 	}
 	c.Flags().StringVar(&tenant, "tenant", "", "the `TENANT` of all agents of the fleet")
@@ -81,8 +81,9 @@ func lock(ctx context.Context, dir string) (unlock func(), err error) {
 	return func() { _ = d.Close() }, nil
 }
 
-// publish signs the version of a roster after another, and writes it.
-func publish(ctx context.Context, s *cli.Process, file, key string, after *roster.Roster, hosts []roster.Host, agents []roster.Agent) error {
+// publish signs the version of a roster after another, and writes it. The first version has no operators
+// yet; a later one that none of them has signed would be refused by every host.
+func publish(ctx context.Context, s *cli.Process, file, key, operators string, after *roster.Roster, hosts []roster.Host, agents []roster.Agent) error {
 	version := after.Version + 1
 	lines, err := roster.Write(after.Tenant, version, hosts, agents, after.History()...)
 	if err != nil {
@@ -104,6 +105,11 @@ func publish(ctx context.Context, s *cli.Process, file, key string, after *roste
 	if err != nil {
 		return err
 	}
+	if after.Version > 0 {
+		if _, err := parse(s, file, whole, operators); err != nil {
+			return fmt.Errorf("nothing is written, since no host would accept it: %w", err)
+		}
+	}
 	if err := durable.Replace(file, ".part", 0o644, whole); err != nil {
 		return fmt.Errorf("cannot write the roster: %w", err)
 	}
@@ -119,6 +125,11 @@ func read(s *cli.Process, file, operators string) (*roster.Roster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the roster: %w", err)
 	}
+	return parse(s, file, text, operators)
+}
+
+// parse is read for the text of a file.
+func parse(s *cli.Process, file string, text []byte, operators string) (*roster.Roster, error) {
 	r, err := roster.Parse(text)
 	if err != nil {
 		return nil, fmt.Errorf("cannot use the roster %s: %w", file, err)
@@ -154,7 +165,7 @@ func newJoin(s *cli.Process) *cobra.Command {
 roster: its public keys, and the agents of its configuration. An operator adds
 them with "ocipd fleet add". The private keys stay in the directory of keys.
 
-The configuration of this host needs fleet.roster, fleet.host and
+Afterwards the configuration of this host needs fleet.roster, fleet.host and
 fleet.operators.`,
 		Example: "  ocipd fleet join laptop-a > laptop-a.jsonl",
 		Args:    cobra.ExactArgs(1),
@@ -288,7 +299,7 @@ must already have an operator's signature.`,
 			}
 			hosts := slices.DeleteFunc(slices.Clone(r.Hosts), func(h roster.Host) bool { return h.Name == args[1] })
 			agents := slices.DeleteFunc(slices.Clone(r.Agents), func(a roster.Agent) bool { return a.Host == args[1] })
-			return publish(cmd.Context(), s, args[0], key, r, hosts, agents)
+			return publish(cmd.Context(), s, args[0], key, operators, r, hosts, agents)
 		},
 	}
 	operatorsFlag(c, &operators)
