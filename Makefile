@@ -41,14 +41,15 @@ export GORACE := atexit_sleep_ms=0
 TESTS := -count=1 -vet=off -timeout $(TEST_TIMEOUT) -parallel 4
 # Packages that start nothing beside themselves, nor do their tests: nothing can race in
 # them, and the detector would take five times as long. test/archtest holds them to it.
-ALONE := bench/detection test/archtest internal/audit internal/ocip/media internal/ocip internal/ocip/commitment \
+ALONE := bench/detection test/archtest internal/api/members internal/audit internal/audit/fold internal/audit/gate \
+	internal/audit/sealedtext internal/fleet/lane internal/ocip/media internal/ocip internal/ocip/commitment \
 	internal/ocip/content internal/task internal/base/term internal/base/text
 # Packages whose tests start whole daemons, or make large logs. `make test` runs them without the
 # race detector, and `make race` with it.
 WHOLE := bench/fault cmd/ocipd examples integrations internal/bridge/console/page internal/daemon internal/evidence/index sdk
 # Tests of many cases like each other, of which the detector sees a few, and tests that kill
 # a daemon many times, or have many processes at it: `make test-long` runs them.
-SWEEPS := TestAttacks|TestCanaryOf.*|TestConsoleWaysIn|TestDamagedTilesAreMadeAgain|TestEditedRowsAreFoundAtTheStart|TestEditedTaskIsFoundAtTheStart|TestEveryColumnIsHeldToTheLog|TestEveryTextIsText|TestFaults|TestHundredThousandContacts|TestKilledAtAnyMoment|TestLargeDirectoryOnRecord|TestManyFaultsTakeNoLonger|TestNoEditLetsAnythingThrough|TestOldRowsAreFoundAtTheStart|TestPlantedFiles|TestRemovedIsGone
+SWEEPS := TestAlteredColumns|TestAttacks|TestCanaryOf.*|TestConsoleWaysIn|TestDamagedTilesAreMadeAgain|TestEditedRowsAreFoundAtTheStart|TestEditedTaskIsFoundAtTheStart|TestEveryColumnIsHeldToTheLog|TestEveryTextIsText|TestFaults|TestHundredThousandContacts|TestKilledAtAnyMoment|TestLargeDirectoryOnRecord|TestManyFaultsTakeNoLonger|TestNoEditLetsAnythingThrough|TestOldRowsAreFoundAtTheStart|TestPlantedFiles|TestRemovedIsGone
 KILLS := TestACPRunOutlivesTheDaemon|TestApprovalsAreLinearizable|TestConfigReloadsUnderLoad|TestEffectsAreLinearizable|TestFleetChaos|TestFleetNeverBothThere|TestHostileClients|TestKilledRoundsAreLinearizable|TestKillUnderLoad|TestKillWhileDeciding|TestManyProcessesOneWinner|TestMCPMessagesOverKills|TestPanicInACommit|TestRedeemOverKills|TestReloadSurvivesKill|TestRoundsAreLinearizable|TestRunnerKilled|TestTaskRunIsKilled
 # The packages that have sweeps.
 SWEPT := bench/fault cmd/ocipd internal/bridge/console internal/bridge/console/page internal/config internal/daemon internal/evidence/configlog internal/evidence/mirror internal/store internal/task/taskstore

@@ -27,7 +27,7 @@ func figures() []figure {
 		{"resident memory, steady load", "—", "≤ 110 MB", loadMemory},
 		{"resident memory, a minute after", "idle", "≤ 1.3×", burstMemory},
 		{"dispatch p50, large store", "empty store", "≤ 1.2×", largeStore},
-	}, taskFigures(), proxyFigures(), hookFigures(), evidence())
+	}, taskFigures(), proxyFigures(), hookFigures(), fleetFigures(), evidence())
 }
 
 const (

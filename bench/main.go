@@ -33,6 +33,7 @@ func run() error {
 	records := flag.Int("records", 5_000_000, "audit records in the large store")
 	tasks := flag.Int("tasks", 1_000_000, "tasks in the store with many tasks")
 	exchanges := flag.Int("exchanges", 1_000_000, "exchanges in the large store")
+	hosts := flag.Int("hosts", 50, "hosts of the fleet whose lag is measured")
 	beside := flag.String("beside", "", "the binary of another build of the daemon, to be measured beside this one")
 	echo := flag.String("echo", "", "serve the echo floor on this socket (used by bench itself)")
 	mcp := flag.Bool("mcp", false, "serve MCP over stdin and stdout (used by bench itself)")
@@ -61,7 +62,7 @@ func run() error {
 		}
 		defer func() { _ = os.RemoveAll(*dir) }()
 	}
-	b := &bench{ctx: ctx, binary: binaryPath, beside: besidePath, dir: *dir, records: *records, exchanges: *exchanges, tasks: *tasks, running: new([]*process)}
+	b := &bench{ctx: ctx, binary: binaryPath, beside: besidePath, dir: *dir, records: *records, exchanges: *exchanges, tasks: *tasks, hosts: *hosts, running: new([]*process)}
 	fmt.Println("each figure beside its floor, measured in turns; lower ratios are better unless the goal says ≥")
 	for _, f := range figures() {
 		if !strings.Contains(f.name, *only) {
@@ -101,6 +102,8 @@ type bench struct {
 	// beside is another build, "" for none.
 	beside                    string
 	records, exchanges, tasks int
+	// hosts are those of the fleet whose lag is measured.
+	hosts int
 	// also is more of the configuration, such as a key of its own.
 	also string
 	rows []row

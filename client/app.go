@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,9 +32,11 @@ type AppOptions struct {
 	ID, Name, Version string
 	// Channels are the channels that the app owns. A channel's handler sends a message to the
 	// message's target; its error is on record as a failed delivery. The app remembers 1,024 ids of
-	// sent messages: a repetition after a reconnection is not sent twice.
+	// sent messages: a repetition after a reconnection is not sent twice. A message whose handler has not
+	// returned when the app ends comes again in its next run, under the same DispatchID.
 	Channels map[string]func(ctx context.Context, m *Message) error
-	// Receive gets the messages for the app's agent. [App.Complete] ends the run of one.
+	// Receive gets the messages for the app's agent, and again one for which it did not return in the last
+	// run of the app. [App.Complete] ends the run of one.
 	Receive func(ctx context.Context, m *Inbound)
 	// Intercept decides about messages of other agents, within the time of hooks.answer (5 seconds).
 	// A change of Content or Metadata changes the message. An error blocks it; the error's text is on
@@ -50,6 +53,8 @@ type App struct {
 	session
 	o    AppOptions
 	sent known[error]
+	// handlers are the goroutines of the handlers.
+	handlers sync.WaitGroup
 
 	mu sync.Mutex
 	// held are the approvals that Wait waits for, and waiters those of Await.
@@ -74,7 +79,7 @@ func Register(ctx context.Context, o *AppOptions) (*App, error) {
 		return nil, errors.Join(err, a.Close())
 	}
 	for _, lane := range []string{laneMessages, laneIntercepted, laneResolved} {
-		a.tasks.Go(func() { a.backlog.run(lane) })
+		a.handlers.Go(func() { a.backlog.run(lane) })
 	}
 	return a, nil
 }
@@ -95,7 +100,7 @@ func (a *App) manifest() *api.Manifest {
 	if m.Version == "" {
 		m.Version = "1.0.0"
 	}
-	m.Capabilities.Redeem = a.o.Send != nil
+	m.Capabilities.Redeem, m.Capabilities.Acknowledges = a.o.Send != nil, true
 	m.Capabilities.Channels.Provides = slices.Sorted(maps.Keys(a.o.Channels))
 	if a.o.Intercept != nil {
 		m.Capabilities.Hooks.Intercepts = []string{string(api.MessageSending)}
@@ -163,11 +168,27 @@ func read[Payload any](e *wire.Incoming) (p Payload, ok bool) {
 	return p, json.Unmarshal(e.Payload, &p) == nil
 }
 
-// take gives an event to the goroutine of its kind.
-func (a *App) take(e *wire.Incoming) {
-	if lane, handle := a.handler(e); handle != nil {
-		a.backlog.put(lane, handle)
+// take gives an event to the goroutine of its kind. The event is acknowledged after its handler, or in its
+// turn if there is none.
+func (a *App) take(conn *ipc.Client, e *wire.Incoming) {
+	lane, handle := a.handler(e)
+	if lane == laneIntercepted {
+		a.backlog.put(lane, work{handle: handle}) // it is no message of the app, and answered
+		return
 	}
+	a.backlog.put(cmp.Or(lane, laneResolved), work{
+		handle: func() {
+			if handle != nil {
+				handle()
+			}
+			if a.life.Err() != nil {
+				return // the handler was interrupted
+			}
+			// If the connection has ended, the event comes anew.
+			_ = conn.Tell(a.life, "app.acknowledge", api.AcknowledgeParams{ID: e.ID})
+		},
+		void: func() bool { return conn.Err() != nil },
+	})
 }
 
 // handler is the work about an event, nil if there is none, and its kind.
@@ -192,6 +213,7 @@ func (a *App) handler(e *wire.Incoming) (lane string, handle func()) {
 				a.deliver(p.EventID, p.Data.DispatchID, func() error { return deliver(a.life, &p.Data) })
 			}
 		}
+		return laneMessages, nil
 	case "hook:message_received":
 		if p, ok := read[hookEvent[Inbound]](e); ok && a.o.Receive != nil {
 			p.Data.About = p.Context
@@ -202,6 +224,7 @@ func (a *App) handler(e *wire.Incoming) (lane string, handle func()) {
 				}
 			}
 		}
+		return laneMessages, nil
 	}
 	return "", nil
 }
@@ -243,11 +266,23 @@ func (a *App) answer(event string, result any) {
 }
 
 // Close says goodbye to the daemon and ends the connection, so that an app of the ID can register at
-// once. Calls under way fail, and handlers under way are waited for.
+// once. No further handler begins: the messages come to the app's next run. Handlers under way are waited
+// for. After 5 seconds their context ends and calls under way fail, and their messages come again.
 func (a *App) Close() error {
+	a.over.Store(true)
+	a.backlog.close()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		a.handlers.Wait()
+	}()
+	select {
+	case <-done:
+	case <-time.After(goodbye):
+	}
+	defer a.handlers.Wait()
 	ctx, cancel := context.WithTimeout(a.life, goodbye)
 	defer cancel()
-	a.over.Store(true)
 	err := errorOf(a.call(ctx, "app.shutdown", nil, nil, false))
 	if Is(err, ConnectionClosed) {
 		err = nil // it ends in any case

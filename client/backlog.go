@@ -13,28 +13,36 @@ const (
 type backlog struct {
 	mu      sync.Mutex
 	changed sync.Cond
-	lanes   map[string][]func()
+	lanes   map[string][]work
 	// waiting counts the work of all lanes and the chunks of all streams, and calls those that wait for an
 	// answer.
 	waiting, calls int
 	closed         bool
 }
 
+// work is an event that waits for its handler.
+type work struct {
+	handle func()
+	// void reports whether the daemon sends the event anew, because its connection has ended. It may be
+	// nil.
+	void func() bool
+}
+
 func newBacklog() *backlog {
-	b := &backlog{lanes: map[string][]func(){}}
+	b := &backlog{lanes: map[string][]work{}}
 	b.changed.L = &b.mu
 	return b
 }
 
 // put adds work to a lane once there is room. It drops the work of a closed backlog.
-func (b *backlog) put(lane string, work func()) {
+func (b *backlog) put(lane string, w work) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for !b.closed && b.full() {
 		b.changed.Wait()
 	}
 	b.waiting++
-	b.lanes[lane] = append(b.lanes[lane], work)
+	b.lanes[lane] = append(b.lanes[lane], w)
 	b.changed.Broadcast()
 }
 
@@ -43,7 +51,8 @@ func (b *backlog) full() bool {
 	return b.waiting >= mostWaiting && (b.calls == 0 || b.waiting >= mostWithCall)
 }
 
-// run does the work of a lane, piece by piece, until the backlog is closed.
+// run does the work of a lane, piece by piece, until the backlog is closed. Work that it has not begun by
+// then is left.
 func (b *backlog) run(lane string) {
 	for {
 		b.mu.Lock()
@@ -54,12 +63,14 @@ func (b *backlog) run(lane string) {
 			b.mu.Unlock()
 			return
 		}
-		work := b.lanes[lane][0]
+		w := b.lanes[lane][0]
 		b.lanes[lane] = b.lanes[lane][1:]
 		b.waiting--
 		b.changed.Broadcast()
 		b.mu.Unlock()
-		work()
+		if w.void == nil || !w.void() {
+			w.handle()
+		}
 	}
 }
 

@@ -61,7 +61,7 @@ type session struct {
 	options Options
 	// greet makes a new connection the caller's. Take gets each event, in order. Either may be nil.
 	greet func(ctx context.Context, conn *ipc.Client) error
-	take  func(e *wire.Incoming)
+	take  func(conn *ipc.Client, e *wire.Incoming)
 	// backlog has the events that wait for the handlers of an app, and counts the chunks of streams.
 	backlog *backlog
 	// token is that of the app, for the next connection.
@@ -163,7 +163,7 @@ func (s *session) pump(conn *ipc.Client) {
 				return
 			}
 			if s.take != nil {
-				s.take(&e)
+				s.take(conn, &e)
 			}
 		case <-beats.C:
 			if s.token != "" {

@@ -80,8 +80,10 @@ type trial struct {
 	dir    string
 	env    []string
 	daemon *exec.Cmd
-	// apps and operator are the runners' standard inputs.
+	// apps and operator are the runners' standard inputs, and killed has those of runners that were killed.
 	apps, operator io.Writer
+	killed         map[io.Writer]bool
+	runners        map[io.Writer]*exec.Cmd
 	lines          chan said
 	// unread are lines that no step has asked for yet.
 	unread []said
@@ -150,7 +152,7 @@ func place(t *testing.T) *trial {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	r := &trial{T: t, dir: dir, lines: make(chan said, 1024), later: map[string]int{}}
+	r := &trial{T: t, dir: dir, lines: make(chan said, 1024), later: map[string]int{}, killed: map[io.Writer]bool{}, runners: map[io.Writer]*exec.Cmd{}}
 	r.kept = map[string]any{
 		"$secret": "The key is AKIA" + "Q3EGRT5XPWKJ2LMN.",
 		"$grant": map[string]any{
@@ -198,6 +200,7 @@ func (r *trial) start(command []string) io.Writer {
 	if err != nil {
 		r.Fatal(err)
 	}
+	r.runners[in] = runner
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -214,11 +217,17 @@ func (r *trial) start(command []string) io.Writer {
 	r.Cleanup(func() {
 		_ = in.Close()
 		<-ended
-		if err := runner.Wait(); err != nil {
+		if err := runner.Wait(); err != nil && !r.killed[in] {
 			r.Errorf("the runner ended with %v", err)
 		}
 	})
 	return in
+}
+
+// kill ends a runner at once.
+func (r *trial) kill(in io.Writer) {
+	r.killed[in] = true
+	_ = r.runners[in].Process.Kill()
 }
 
 // toolRules are those of the policy about tool calls.

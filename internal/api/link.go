@@ -31,6 +31,12 @@ type Peer interface {
 // Link is one connection as the kernel sees it. Its methods are safe for concurrent use.
 type Link interface {
 	Line
+	// Acknowledges says whether the app acknowledges its messages. Otherwise each counts as taken once
+	// the app has read it.
+	Acknowledges(does bool)
+	// Acknowledge takes the app's word that it is done with an event. It reports whether that was a
+	// message that the app had not acknowledged.
+	Acknowledge(eventID string) bool
 	// Close ends the connection: open requests are answered and queued events are sent, within the
 	// limit. It does not wait for that.
 	Close(within time.Duration)
@@ -64,4 +70,9 @@ type Line interface {
 // once wakes the reader once.
 type Stream interface {
 	Send(ctx context.Context, chunks ...any) error
+}
+
+// AcknowledgeParams says that an app is done with a message.
+type AcknowledgeParams struct {
+	ID string `json:"id" is:"required max=256" doc:"The id of the event that gave the message, which is beside its type and not in its payload."`
 }

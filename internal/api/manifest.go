@@ -33,6 +33,8 @@ type Capabilities struct {
 	Hooks     HookDeclaration `json:"hooks,omitzero" doc:"Hooks."`
 	Gateway   GatewayProvides `json:"gateway,omitzero" doc:"Gateway methods and routes."`
 	Redeem    bool            `json:"redeem,omitzero" doc:"Whether the app redeems what was approved (approval.redeem)."`
+	// Acknowledges has each message wait for app.acknowledge.
+	Acknowledges bool `json:"acknowledges,omitzero" doc:"Whether the app acknowledges each message (app.acknowledge). Otherwise a message counts as delivered once the app has read it."`
 }
 
 // Provides lists what an app provides of one kind.

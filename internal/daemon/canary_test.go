@@ -399,6 +399,8 @@ func (c *canary) bases(method string, s *scout) (calls []object) {
 		for kind, name := range map[string]string{"channel": "channelId", "tool": "toolId", "hook": "event", "gateway_method": "methodName", "http_route": "route", "provider": "providerId"} {
 			calls = append(calls, object{"type": kind, "config": plus(anything(), object{name: "search", "id": free("id"), "path": free("p"), "hookName": free("h"), "method": free("m"), "name": free("n")})})
 		}
+	case "app.acknowledge":
+		return []object{{"id": "none"}}
 	case "capability.unregister":
 		return []object{{"capabilityId": "none"}}
 	case "hook.subscribe", "hook.unsubscribe":

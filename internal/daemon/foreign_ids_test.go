@@ -82,6 +82,7 @@ var named = []naming{
 	{by: "gina", method: "capability.register", kind: "channel", params: `{"type":"channel","config":{"channelId":"%s"}}`, allowed: true},
 	{by: "gina", method: "capability.unregister", kind: "capability", params: `{"capabilityId":"%s"}`, allowed: true},
 	{by: "irc", method: "hook.result", kind: "event", params: `{"eventId":"%s","result":{"delivered":true}}`, allowed: true},
+	{by: "irc", method: "app.acknowledge", kind: "event", params: `{"id":"%s"}`, allowed: true},
 	{by: "gina", method: "config.get", kind: "channel", params: `{"path":"channels.%s"}`, allowed: true},
 	{by: "gina", method: "config.watch", kind: "channel", params: `{"paths":["channels.%s"]}`, allowed: true},
 	{by: "gina", method: "session.get", kind: "session", params: `{"key":"%s"}`, allowed: true},

@@ -25,6 +25,7 @@ func (d *Daemon) methods() []ipc.Method {
 		ipc.Register("app.register", client.Register).Fails(api.Conflict, api.Forbidden),
 		ipc.App("app.heartbeat", ipc.Quick, client.Heartbeat),
 		ipc.App("app.ready", ipc.Quick, client.Ready).Fails(api.Conflict),
+		ipc.App("app.acknowledge", ipc.Quick, client.Acknowledge),
 		ipc.App("app.shutdown", ipc.Patient, client.Shutdown),
 		ipc.App("capability.register", ipc.Quick, client.RegisterCapability),
 		ipc.App("capability.unregister", ipc.Quick, client.UnregisterCapability),

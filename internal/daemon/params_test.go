@@ -26,6 +26,7 @@ func sampleParams() map[string]struct{ good, bad []string } {
 		},
 		"app.heartbeat":         {good: []string{`{}`, `null`, ``, `{"status":{"load":0.5}}`, `{"status":null}`}, bad: []string{`{"status":[]}`, `{"status":1}`, `[]`, `"x"`, `{"status":{"x":"` + strings.Repeat("x", 5000) + `"}}`}},
 		"app.ready":             {good: []string{`{}`, `{"metadata":{"a":1}}`}, bad: []string{`[]`, `7`}},
+		"app.acknowledge":       {good: []string{`{"id":"e"}`}, bad: []string{`{}`, `{"id":""}`, `{"id":7}`}},
 		"app.shutdown":          {good: []string{`{}`, `{"reason":"done","timeout":1000}`}, bad: []string{`{"timeout":-1}`, `{"timeout":1.5}`, `{"timeout":1e99}`, `{"reason":7}`}},
 		"capability.register":   {good: []string{`{"type":"channel","config":{"channelId":"telegram"}}`, `{"type":"hook","config":{"event":"message_sending","intercept":true}}`, `{}`, `{"type":"cable","config":{}}`, `{"type":"tool","config":null}`, `{"type":"tool","config":{"toolId":7}}`}, bad: []string{`{"type":7}`}},
 		"capability.unregister": {good: []string{`{"capabilityId":"x"}`}, bad: []string{`{}`, `{"capabilityId":7}`}},

@@ -60,6 +60,7 @@ type conn struct {
 	// heard reads the socket, and notices writes by another process.
 	heard io.Reader
 	out   *outQueue
+	owed
 	// process counts the resources of the connection's process. It is set when the connection is
 	// added.
 	process *process
@@ -471,11 +472,9 @@ func (c *conn) hangUp() {
 
 // Put queues an event (api.Line).
 func (c *conn) Put(e gate.Event, fate gate.Fate) bool {
-	return c.out.event(c.server.newID(), c.server.now().UnixMilli(), e.Name(), e.Payload(), fate)
+	id := c.server.newID()
+	return c.out.event(id, c.server.now().UnixMilli(), e.Name(), e.Payload(), c.follow(id, fate))
 }
-
-// Recall takes back queued messages (api.Line).
-func (c *conn) Recall() (back []gate.Recallable, ended bool) { return c.out.recall() }
 
 // Flush has the queue written (api.Link).
 func (c *conn) Flush() { c.out.flushSoon() }

@@ -174,6 +174,8 @@ func (l *link) Put(e gate.Event, fate gate.Fate) bool {
 
 func (l *link) Room(context.Context) error { return nil }
 func (l *link) Crowded() bool              { return false }
+func (l *link) Acknowledges(bool)          {}
+func (l *link) Acknowledge(string) bool    { return false }
 
 func (l *link) Close(time.Duration) {
 	l.mu.Lock()

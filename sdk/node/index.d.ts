@@ -72,7 +72,11 @@ declare class Session {
    * that answers once gives that answer as the only chunk.
    */
   stream<M extends keyof Methods>(method: M, params?: Methods[M]["params"]): Promise<Stream<Methods[M]["result"]>>;
-  /** Ends the connection. Calls under way fail. */
+  /**
+   * Ends the connection. Calls under way fail. An App begins no further function, and waits at most 5 seconds for
+   * those under way; a function that calls close itself is done with its message. The other messages come to the
+   * app's next run.
+   */
   close(): Promise<void>;
 }
 
@@ -118,7 +122,8 @@ export interface AppOptions extends Options {
   version?: string;
   /**
    * The channels that the app owns. A function sends a message to its target; its error is on record as a
-   * failed delivery. The app remembers 1,024 ids of messages, and sends no repetition of these.
+   * failed delivery. The app remembers 1,024 ids of messages, and sends no repetition of these. A message
+   * whose function has not ended when the app ends comes again in its next run, with the same dispatchId.
    */
   channels?: Record<string, (message: Message) => unknown>;
   /** Gets the messages for the app's agent; complete ends the run of one. */

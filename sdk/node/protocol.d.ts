@@ -1,5 +1,10 @@
 // OpenClawOS kernel protocol 1.0: declarations made by `ocipd protocol types`.
 
+export interface AcknowledgeParams {
+  /** The id of the event that gave the message, which is beside its type and not in its payload. */
+  id: string;
+}
+
 export interface AgentApproval {
   approval_id: string;
   status: string;
@@ -680,6 +685,8 @@ export interface Capabilities {
   gateway?: GatewayProvides;
   /** Whether the app redeems what was approved (approval.redeem). */
   redeem?: boolean;
+  /** Whether the app acknowledges each message (app.acknowledge). Otherwise a message counts as delivered once the app has read it. */
+  acknowledges?: boolean;
 }
 
 export interface CapabilityParams {
@@ -1564,6 +1571,10 @@ export interface Methods {
   };
   "app.ready": {
     params: ReadyParams;
+    result: OK;
+  };
+  "app.acknowledge": {
+    params: AcknowledgeParams;
     result: OK;
   };
   "app.shutdown": {

@@ -352,6 +352,12 @@ func (c *Client) CallFor(ctx context.Context, behalf, method string, params any,
 	return nil
 }
 
+// Tell makes a call without waiting for its answer, which is lost.
+func (c *Client) Tell(ctx context.Context, method string, params any) error {
+	_, err := c.send(ctx, method, params, "", "", nil)
+	return err
+}
+
 func (c *Client) forget(id uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

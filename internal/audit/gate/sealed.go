@@ -91,8 +91,8 @@ type Fate interface {
 // it.
 type Recallable interface {
 	Fate
-	// Taken is called once the other end has taken the event out of the socket. It is never called
-	// if the connection ends before.
+	// Taken is called once the other end has taken the event out of the socket, or has acknowledged it
+	// if it acknowledges messages. It is never called if the connection ends before.
 	Taken()
 }
 

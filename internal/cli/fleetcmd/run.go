@@ -2,11 +2,13 @@ package fleetcmd
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/openclawos/ocipd/internal/base/term"
 	"github.com/openclawos/ocipd/internal/bridge/natsline"
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/daemon/memory"
 	"github.com/openclawos/ocipd/internal/evidence/keyring"
 	"github.com/spf13/cobra"
 )
@@ -38,6 +40,9 @@ the broker stores up to 64 of them, and the others wait at this daemon.`,
 			if err != nil {
 				return err
 			}
+			looks := time.NewTicker(memory.Every)
+			defer looks.Stop()
+			go memory.GiveBack(cmd.Context(), memory.Options{Looks: looks.C, Shrink: func() {}})
 			return natsline.Run(cmd.Context(), natsline.Options{Dial: s.DialOperator, Broker: args[0], CA: ca, Key: key, Say: said(s)})
 		},
 	}

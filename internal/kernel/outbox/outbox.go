@@ -30,6 +30,8 @@ type Receiver interface {
 	// ID is the app's id, and Line that of its connection.
 	ID() string
 	Line() api.Line
+	// Acknowledges reports whether it acknowledges its messages.
+	Acknowledges() bool
 }
 
 // Host is the outbox's view of the daemon. Its methods run in the commit and so never wait, except
@@ -79,8 +81,9 @@ type Options struct {
 }
 
 // Outbox delivers durable messages to their apps, each queue in the order of the decisions. A
-// message stays in the store until its app has taken it out of the socket. If a connection or the
-// daemon ends before that, the message is sent again under the same dispatchId.
+// message stays in the store until its app has taken it out of the socket, or has acknowledged it if the
+// app acknowledges messages. If a connection or the daemon ends before that, the message is sent again
+// under the same dispatchId.
 type Outbox struct {
 	host   Host
 	store  *store.Store
@@ -215,7 +218,7 @@ func (o *Outbox) Offer(d *Delivery) (deliver func()) {
 		l.keepBackLocked(d.ID)
 		l.sent = d.ID
 		return nil
-	case l.behind || l.to.Line().Crowded() || d.sealed.IsZero() || !d.basis.holds(o.host) || o.astray(l.to, d) != nil || !o.sendLocked(l, d, false):
+	case l.behind || l.fullLocked() || d.sealed.IsZero() || !d.basis.holds(o.host) || o.astray(l.to, d) != nil || !o.sendLocked(l, d, false):
 		// The drain removes a misdirected message if the removal can be recorded.
 		l.behind = true
 		o.drainLocked(l)
@@ -269,9 +272,10 @@ func (o *Outbox) Settle() {
 	o.store.Flush()
 }
 
-// drainLocked starts reading a lane's messages back from the store.
+// drainLocked starts reading a lane's messages back from the store. If the app has to acknowledge others
+// first, its acknowledgement starts that.
 func (o *Outbox) drainLocked(l *lane) {
-	if l.draining {
+	if l.draining || l.owesLocked() {
 		return
 	}
 	l.draining = true
@@ -368,6 +372,10 @@ func (o *Outbox) sendPage(l *lane, page []*store.Message, from progress) (done b
 			switch {
 			case o.keptBack(d):
 				l.keepBackLocked(m.ID)
+			case l.owesLocked():
+				// An acknowledgement goes on from here.
+				l.draining = false
+				return true, nil
 			case l.to.Line().Crowded() || !d.basis.holds(o.host):
 				return false, nil
 			case !o.sendLocked(l, d, false):
@@ -402,6 +410,9 @@ func (o *Outbox) sendPassedLocked(l *lane, page []*store.Message, due []*Deliver
 			case d == nil:
 			case o.keptBack(d):
 				l.still = append(l.still, m.ID)
+			case l.owesLocked():
+				l.draining = false
+				return true, nil
 			case l.to.Line().Crowded() || !d.basis.holds(o.host):
 				return false, nil
 			case !o.sendLocked(l, d, true):
@@ -542,7 +553,7 @@ func (o *Outbox) sendLocked(l *lane, d *Delivery, passed bool) bool {
 		if !l.to.Line().Put(d.sealed.Event(d.Name), &h) {
 			return false
 		}
-		l.sent = max(l.sent, d.ID)
+		l.handedLocked(d.ID)
 		return true
 	}
 	about := d.about(o.now())
@@ -553,7 +564,7 @@ func (o *Outbox) sendLocked(l *lane, d *Delivery, passed bool) bool {
 	if !l.to.Line().Put(event, &h) {
 		return false
 	}
-	l.sent = max(l.sent, d.ID)
+	l.handedLocked(d.ID)
 	o.metrics.Delivery(metrics.Handed)
 	o.host.Handed(l.to, d, about)
 	return true

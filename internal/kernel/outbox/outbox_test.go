@@ -24,18 +24,29 @@ import (
 // app is a receiver and its connection, which reads events at once if takes is set. Otherwise they
 // wait, half written if half is set.
 type app struct {
-	half    bool
-	unread  []gate.Recallable
-	mu      sync.Mutex
-	crowded bool
-	takes   bool
-	got     []string
-	roomy   chan struct{}
+	half bool
+	// acknowledges is set if it acknowledges messages.
+	acknowledges bool
+	unread       []gate.Recallable
+	mu           sync.Mutex
+	crowded      bool
+	takes        bool
+	got          []string
+	roomy        chan struct{}
 }
 
 func (*app) ID() string { return "@test/app" }
 
 func (a *app) Line() api.Line { return a }
+
+func (a *app) Acknowledges() bool { return a.acknowledges }
+
+// acknowledge is the app's word about the messages at these places among those that it got.
+func (a *app) acknowledge(places ...int) {
+	for _, at := range places {
+		a.unread[at].Taken()
+	}
+}
 
 func (a *app) Put(e gate.Event, fate gate.Fate) bool {
 	a.mu.Lock()
@@ -371,6 +382,63 @@ func TestComesAgainUntilItIsTaken(t *testing.T) {
 	w.expect("second", second.has(), sent+"1")
 	w.expect("left", w.waiting())
 	w.expect("records", w.recorded())
+}
+
+// A message of an app that acknowledges messages stays until the app has done so, and also while an earlier
+// one is not acknowledged. What a pause keeps back stays in any case.
+func TestAcknowledgement(t *testing.T) {
+	w := newWorld(t)
+	first := stuck()
+	first.acknowledges = true
+	w.set(func() { w.to = first })
+	w.send("bob", "1")
+	w.drained()
+	w.send("bob", "2")
+	w.send("bob", "3")
+	first.acknowledge(1)
+	w.out.Settle()
+	w.expect("2 acknowledged", w.waiting(), "1", "2", "3")
+	first.acknowledge(0)
+	w.out.Settle()
+	w.expect("1 and 2 acknowledged", w.waiting(), "3")
+	w.set(func() { w.paused = "alice" })
+	for _, m := range [][2]string{{"alice", "4"}, {"bob", "5"}, {"bob", "6"}} {
+		w.send(m[0], m[1])
+	}
+	first.acknowledge(2, 4)
+	w.drained()
+	w.out.Settle()
+	w.expect("3 and 6 acknowledged", w.waiting(), "4", "5")
+	w.out.Leave(first)
+	second := newApp()
+	w.set(func() { w.to, w.paused = second, "" })
+	w.out.Resume([]string{ChannelQueue("irc")})
+	w.drained()
+	w.expect("second", second.has(), sent+"4", sent+"5")
+	w.expect("left", w.waiting())
+}
+
+// An app that acknowledges messages gets so many at most before it does. Half of that brings the next ones,
+// in order.
+func TestMostOwed(t *testing.T) {
+	w := newWorld(t)
+	a := stuck()
+	a.acknowledges = true
+	w.set(func() { w.to = a })
+	var all []string
+	for n := range mostOwed + 100 {
+		w.send("bob", fmt.Sprint(n))
+		w.drained()
+		all = append(all, sent+fmt.Sprint(n))
+	}
+	w.expect("before", a.has(), all[:mostOwed]...)
+	for n := range mostOwed / 2 {
+		a.acknowledge(n)
+	}
+	w.drained()
+	w.expect("after", a.has(), all...)
+	w.send("bob", "last")
+	w.expect("at once", a.has()[len(all):], sent+"last")
 }
 
 // A pause keeps back only one agent's messages, and they go when it ends.

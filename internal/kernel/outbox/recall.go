@@ -33,9 +33,12 @@ func (h *handing) Stays() bool {
 }
 
 // Taken notes that an app has a message, and with it all earlier ones, unless some of those were
-// kept back (gate.Recallable).
+// kept back or are not acknowledged (gate.Recallable).
 func (h *handing) Taken() {
 	o, id := h.outbox, h.id
+	if h.lane.to.Acknowledges() {
+		id.ID = h.acknowledged()
+	}
 	if !h.apart {
 		o.store.Taken(id)
 		return
@@ -47,6 +50,27 @@ func (h *handing) Taken() {
 	if first {
 		o.tasks.Go(o.writeApart)
 	}
+}
+
+// acknowledged notes that the app has acknowledged a message, and returns the last one up to which it has
+// acknowledged all, or the message itself if some were kept back. If the app had to acknowledge first, it
+// gets more.
+func (h *handing) acknowledged() int64 {
+	l := h.lane
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.payLocked(h.id.ID)
+	if l.behind && len(l.owed) <= mostOwed/2 {
+		h.outbox.drainLocked(l)
+	}
+	if h.apart {
+		return h.id.ID
+	}
+	l.acknowledged = max(l.acknowledged, h.id.ID)
+	if len(l.owed) > 0 {
+		return min(l.acknowledged, l.owed[0]-1)
+	}
+	return l.acknowledged
 }
 
 // writeApart removes messages from the store that were taken apart. If that fails, they come again,
@@ -127,6 +151,7 @@ func lanesOf(o *Outbox, line api.Line) (lanes []*lane) {
 func (l *lane) takeBackLocked(back []*handing) {
 	l.passed, l.still, l.at = append(l.still, l.passed[l.at:]...), nil, 0
 	for _, h := range back {
+		l.payLocked(h.id.ID)
 		if h.passed {
 			l.passed = append(l.passed, h.id.ID)
 		} else {

@@ -60,6 +60,9 @@ func (a *App) ID() string { return a.manifest.ID }
 // Redeems reports whether the app redeems approved messages.
 func (a *App) Redeems() bool { return a.manifest.Capabilities.Redeem }
 
+// Acknowledges reports whether the app acknowledges its messages.
+func (a *App) Acknowledges() bool { return a.manifest.Capabilities.Acknowledges }
+
 // Line returns the line of the app's connection.
 func (a *App) Line() api.Line { return a.link }
 

@@ -126,6 +126,7 @@ func (c *Client) newApp(manifest *api.Manifest, digest tokenDigest) *App {
 func (c *Client) enter(a *App, token string, change *store.Change) error {
 	r := c.registry
 	t := r.terms()
+	c.link.Acknowledges(a.Acknowledges())
 	event, process := "binding_refused", ""
 	err := r.mayRun(t, a.ID(), c.peer)
 	if err == nil {
@@ -272,6 +273,14 @@ func (c *Client) Ready(context.Context, *api.ReadyParams) (api.OK, error) {
 	r.mu.Unlock()
 	r.save(a)
 	r.outbox.Resume(a)
+	return api.OK{OK: true}, nil
+}
+
+// Acknowledge takes an app's word that it is done with a message, which is then not sent again.
+func (c *Client) Acknowledge(_ context.Context, p *api.AcknowledgeParams) (api.OK, error) {
+	if !c.link.Acknowledge(p.ID) {
+		return api.OK{Reason: "no message of this event on this connection waits for it"}, nil
+	}
 	return api.OK{OK: true}, nil
 }
 

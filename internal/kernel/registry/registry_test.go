@@ -129,6 +129,8 @@ func (w *wire) Recall() ([]gate.Recallable, bool) { return nil, false }
 func (w *wire) Flush()                            {}
 func (w *wire) Room(context.Context) error        { return nil }
 func (w *wire) Crowded() bool                     { return false }
+func (w *wire) Acknowledges(bool)                 {}
+func (w *wire) Acknowledge(string) bool           { return false }
 func (w *wire) Close(time.Duration)               { w.closed = true }
 
 func (f *fixture) connects(who api.Peer, m *api.Manifest, token string) (*Client, *wire, string, error) {

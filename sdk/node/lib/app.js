@@ -1,9 +1,10 @@
 // Apps.
+import { AsyncLocalStorage } from "node:async_hooks";
 import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { isDeepStrictEqual } from "node:util";
 import { closed, has, NotSent, Refused } from "./errors.js";
-import { FIRST_PAUSE, Session } from "./session.js";
+import { before, FIRST_PAUSE, Session } from "./session.js";
 
 const MOST_KNOWN = 1024; // ids of messages and approvals that an app remembers
 const GOODBYE = 5_000;
@@ -30,6 +31,11 @@ export class App extends Session {
   #decided = new Known();
   #held = new Set();
   #listeners = new Set();
+  // busy has the events whose functions are under way, ended is told when one ends, and current has that of
+  // the calling function.
+  #busy = new Set();
+  #ended = [];
+  #current = new AsyncLocalStorage();
   #started;
 
   static async connect(options) {
@@ -44,11 +50,12 @@ export class App extends Session {
         for (const { approvalId } of approvals) await app.#settle(settled(approvalId, "approved"));
       }
     } catch (error) {
+      app.isOver = true;
+      start();
       await app.close();
       throw error;
-    } finally {
-      start();
     }
+    start();
     return app;
   }
 
@@ -58,7 +65,7 @@ export class App extends Session {
     this.#o = { ...options, channels };
     this.manifest = {
       id, name, version, type: "app", main: "app", protocol: { version: "1.0" },
-      capabilities: { redeem: Boolean(send), channels: { provides: Object.keys(channels) }, hooks: { intercepts: intercept ? ["message_sending"] : [] } },
+      capabilities: { redeem: Boolean(send), acknowledges: true, channels: { provides: Object.keys(channels) }, hooks: { intercepts: intercept ? ["message_sending"] : [] } },
     };
   }
 
@@ -95,13 +102,32 @@ export class App extends Session {
     await ask("app.ready");
   }
 
-  take(event, payload) {
-    const [lane, work] = this.#handler(event, payload);
-    if (!work) return;
+  take(link, { id, event, payload }) {
+    const [lane, handle] = this.#handler(event, payload);
+    // What is intercepted is no message of the app, and answered.
+    const work = { handle, id, link: lane === "intercepted" ? undefined : link };
     this.count(1);
-    this.#lanes[lane] = this.#lanes[lane].then(() => this.#started).then(work).catch((error) => {
+    this.#lanes[lane] = this.#lanes[lane].then(() => this.#started).then(() => this.#work(work)).finally(() => this.count(-1));
+  }
+
+  async #work(work) {
+    // The messages of a closed app come to its next run, and those of an ended connection on the next one.
+    if (this.isOver || work.link?.isOver) return;
+    this.#busy.add(work);
+    try {
+      if (work.handle) await this.#current.run(work, work.handle);
+    } catch (error) {
       if (!has(error, "CONNECTION_CLOSED")) console.error(error); // nobody waits for an answer without a connection
-    }).finally(() => this.count(-1));
+    }
+    this.#done(work);
+  }
+
+  // done acknowledges the message of an event, once.
+  #done(work) {
+    work.link?.tell("app.acknowledge", { id: work.id }, this.token);
+    work.link = undefined;
+    this.#busy.delete(work);
+    for (const told of this.#ended.splice(0)) told();
   }
 
   #handler(event, payload) {
@@ -109,7 +135,7 @@ export class App extends Session {
     if (event === "approval:resolved") return ["resolved", () => this.#settle(settled(payload.approvalId, payload.resolution, payload.note))];
     const { eventId, data, context } = payload;
     if (event === "hook:message_received") return ["messages", receive && (() => this.#hear(data))];
-    if (event !== "hook:message_sending") return [];
+    if (event !== "hook:message_sending") return ["resolved"];
     // A message that is decided about has the id of the decision's record.
     if (intercept && !context.auditId) return ["intercepted", () => this.#ask(eventId, data)];
     const deliver = channels[data.channelId];
@@ -217,6 +243,11 @@ export class App extends Session {
     }
   }
 
+  // idle waits until no function is under way.
+  async #idle() {
+    while (this.#busy.size > 0) await new Promise((told) => this.#ended.push(told));
+  }
+
   // until waits for a change of what the app knows.
   #until(done) {
     return new Promise((end, fail) => {
@@ -244,6 +275,9 @@ export class App extends Session {
 
   async close() {
     this.isOver = true;
+    const mine = this.#current.getStore();
+    if (mine) this.#done(mine);
+    await before(Date.now() + GOODBYE, this.#idle());
     if (!this.link.isOver) await this.link.call("app.shutdown", {}, this.token, GOODBYE).catch(() => {}); // it ends in any case
     await super.close();
     for (const listener of this.#listeners) listener();

@@ -92,7 +92,7 @@ export class Link {
   }
 
   #handOut(frame) {
-    if (frame.type === "event") return this.take(frame.event, frame.payload);
+    if (frame.type === "event") return this.take(this, frame);
     if (frame.requestId === "" && frame.error) this.why = frame.error.message; // the whole connection is refused
     const { stream, answer, refuse } = this.#open.get(frame.requestId) ?? {};
     if (frame.type === "stream" && stream) {
@@ -129,6 +129,12 @@ export class Link {
     };
     this.#open.set(stream.id, { stream, answer, refuse: (error) => stream.end(error) });
     this.socket.write(line);
+  }
+
+  // tell makes a call without waiting for its answer, which is lost.
+  tell(method, params, token) {
+    if (this.isOver) return;
+    this.socket.write(JSON.stringify({ id: String(++this.#last), type: "request", timestamp: Date.now(), method, params, token }) + "\n");
   }
 
   // call answers with a method's result. timeout is in milliseconds.
@@ -200,7 +206,7 @@ export class Session {
   }
 
   async #connect() {
-    const link = new Link(this.socket, this.maxLine, (event, payload) => this.take(event, payload));
+    const link = new Link(this.socket, this.maxLine, (link, frame) => this.take(link, frame));
     await link.connect();
     try {
       await this.greet(link);
@@ -287,7 +293,7 @@ export class Session {
 }
 
 // before waits for something, at most until a time.
-async function before(end, something) {
+export async function before(end, something) {
   const timer = new AbortController();
   await Promise.race([something, sleep(Math.max(end - Date.now(), 0), undefined, { signal: timer.signal }).catch(() => {})]);
   timer.abort();

@@ -68,6 +68,13 @@ class Outcome:
         return self.resolution in RELEASED
 
 
+class Work:
+    """An event that waits for its function. It is acknowledged on link, None if it needs no acknowledgement."""
+
+    def __init__(self, handle: Optional[Callable[[], Any]], link: Optional[Link], event: str):
+        self.handle, self.link, self.event = handle or (lambda: None), link, event
+
+
 class Known(collections.OrderedDict):
     """The newest ids, each with a value."""
 
@@ -85,6 +92,9 @@ class App(Session):
     channels maps each channel that the app owns to a function that sends a message (Message) to its
     target. An exception is on record as a failed delivery. The app remembers 1,024 ids of messages: a
     repetition after a reconnection is not sent twice.
+
+    A message whose function has not ended when the app ends comes again in its next run, with the same
+    dispatchId.
 
     receive gets the messages for the app's agent (Inbound); complete ends the run of one. An exception of a
     handler that nobody else is told is printed to the standard error.
@@ -110,9 +120,11 @@ class App(Session):
         self._receive, self._intercept, self._send, self._resolved = receive, intercept, send, resolved
         self._manifest = {
             "id": id, "name": name or id, "version": version, "type": "app", "main": "app", "protocol": {"version": "1.0"},
-            "capabilities": {"redeem": bool(send), "channels": {"provides": sorted(self._channels)},
+            "capabilities": {"redeem": bool(send), "acknowledges": True, "channels": {"provides": sorted(self._channels)},
                              "hooks": {"intercepts": ["message_sending"] if intercept else []}}}
         self._lanes = {lane: queue.Queue() for lane in ("messages", "intercepted", "resolved")}  # type: Dict[str, queue.Queue]
+        # busy has the work of the threads that are in a function of the app. room guards it.
+        self._busy: Dict[int, Work] = {}
         self._sent, self._known = Known(), threading.Condition()
         self._held, self._decided = set(), Known()  # type: ignore[var-annotated]
         self._open()
@@ -155,20 +167,21 @@ class App(Session):
                 raise CapabilityDenied(answer.get("reason", ""))
         link.call("app.ready", None, self._token, self.timeout)
 
-    def _take(self, event: str, payload: Any) -> None:
-        lane, work = self._handler(event, payload)
-        if work:
-            with self._room:
-                while self._full():
-                    self._room.wait()
-                self._waiting += 1
-            self._lanes[lane].put(work)
+    def _take(self, link: Link, frame: Any) -> None:
+        event = frame["event"]
+        lane, handle = self._handler(event, frame["payload"])
+        with self._room:
+            while self._full():
+                self._room.wait()
+            self._waiting += 1
+        # What is intercepted is no message of the app, and answered.
+        self._lanes[lane].put(Work(handle, None if lane == "intercepted" else link, frame.get("id", "")))
 
     def _handler(self, event: str, payload: Any) -> Tuple[str, Any]:
         if event == "approval:resolved":
             return "resolved", lambda: self._settle(Outcome(payload["approvalId"], payload["resolution"], payload.get("note", "")))
         if event not in ("hook:message_sending", "hook:message_received"):
-            return "", None
+            return "resolved", None
         number, message = payload["eventId"], payload["data"]
         if event == "hook:message_received":
             if self._receive:
@@ -178,7 +191,7 @@ class App(Session):
             return "intercepted", lambda: self._ask(number, message)
         elif message.get("channelId") in self._channels:
             return "messages", lambda: self._deliver(number, message, self._channels[message["channelId"]])
-        return "", None
+        return "messages", None
 
     def _work(self, lane: queue.Queue) -> None:
         while not self._over.is_set():
@@ -189,12 +202,28 @@ class App(Session):
             with self._room:
                 self._waiting -= 1
                 self._room.notify_all()
+                if self._over.is_set():
+                    return  # its message comes to the app's next run
+                self._busy[threading.get_ident()] = work
             try:
-                work()
+                # The daemon sends what an ended connection has left on the next one.
+                if not (work.link and work.link.ended.is_set()):
+                    work.handle()
             except ConnectionClosed:
                 pass  # nobody waits for the answer any more
             except Exception:
                 traceback.print_exc(file=sys.stderr)
+            finally:
+                self._done(work)
+                with self._room:
+                    del self._busy[threading.get_ident()]
+                    self._room.notify_all()
+
+    def _done(self, work: Work) -> None:
+        """Acknowledges the message of an event, once."""
+        link, work.link = work.link, None
+        if link and not link.ended.is_set():
+            link.tell("app.acknowledge", {"id": work.event}, self._token)
 
     def _deliver(self, event: str, message: Any, deliver: Any) -> None:
         dispatch = message.get("dispatchId", "")
@@ -332,11 +361,20 @@ class App(Session):
         return True
 
     def close(self) -> None:
-        """Says goodbye to the daemon and ends the connection, so that an app of the id can register at once."""
-        link = self._link
+        """Says goodbye to the daemon and ends the connection, so that an app of the id can register at once.
+
+        No further function of the app begins: the messages come to its next run. Functions under way are waited
+        for, at most 5 seconds; after that their messages come again. A function that calls close itself is done
+        with its message.
+        """
+        link, mine = self._link, threading.get_ident()
         self._over.set()
         with self._room:
             self._room.notify_all()
+            self._room.wait_for(lambda: not self._busy.keys() - {mine}, GOODBYE)
+            work = self._busy.get(mine)
+        if work:
+            self._done(work)
         if link and not link.ended.is_set():
             try:
                 link.call("app.shutdown", None, self._token, GOODBYE)

@@ -8,6 +8,11 @@ from __future__ import annotations
 from typing import Any, Dict, List, Literal, TypedDict, Union
 
 
+class AcknowledgeParams(TypedDict):
+    # The id of the event that gave the message, which is beside its type and not in its payload.
+    id: str
+
+
 class _AgentApproval(TypedDict):
     approval_id: str
     status: str
@@ -670,6 +675,8 @@ class Capabilities(TypedDict, total=False):
     gateway: 'GatewayProvides'
     # Whether the app redeems what was approved (approval.redeem).
     redeem: bool
+    # Whether the app acknowledges each message (app.acknowledge). Otherwise a message counts as delivered once the app has read it.
+    acknowledges: bool
 
 
 class CapabilityParams(TypedDict, total=False):

@@ -57,7 +57,7 @@ def check_place(path: str) -> None:
 class Link:
     """One connection."""
 
-    def __init__(self, path: str, max_line: int, take: Callable[[str, Any], None]):
+    def __init__(self, path: str, max_line: int, take: Callable[[Link, Any], None]):
         self.path, self.max_line, self.take = path, max_line, take
         self.ended, self.why = threading.Event(), ""
         self._lock, self._writing, self._last, self._open = threading.Lock(), threading.Lock(), 0, {}  # type: ignore[var-annotated]
@@ -111,6 +111,13 @@ class Link:
                 self._socket.sendall(line)
         except OSError:
             self.close()
+
+    def tell(self, method: str, params: Dict[str, Any], token: Optional[str]) -> None:
+        """Makes a call without waiting for its answer, which is lost."""
+        with self._lock:
+            self._last += 1
+            number = str(self._last)
+        self._ask(number, method, params, token)
 
     def stream(self, stream: Stream, method: str, params: Optional[Dict[str, Any]], token: Optional[str]) -> None:
         """Asks for an answer in chunks."""
@@ -169,7 +176,7 @@ class Link:
 
     def _hand_out(self, frame: Any) -> None:
         if frame["type"] == "event":
-            self.take(frame["event"], frame["payload"])
+            self.take(self, frame)
             return
         number = frame.get("requestId")
         if number == "" and frame.get("error"):
@@ -237,7 +244,7 @@ class Session:
     def _greet(self, link: Link) -> None:
         """Makes a new connection the caller's."""
 
-    def _take(self, event: str, payload: Any) -> None:
+    def _take(self, link: Link, frame: Any) -> None:
         """Gets each event, in order."""
 
     def _connect(self) -> Link:

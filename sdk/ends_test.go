@@ -1,0 +1,93 @@
+package sdk
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// ending is a way in which messages come to an app.
+type ending struct {
+	name, event string
+	// receiver is the registration of the app that ends, and sender that of the other one.
+	receiver, sender map[string]any
+	// do sends a message, with its text in a member of this name.
+	do, text string
+}
+
+var endings = []ending{
+	{
+		name: "receive", event: "received", do: "queue", text: "text",
+		receiver: map[string]any{"id": "@sdk/bot", "receive": true},
+		sender:   map[string]any{"id": "@sdk/channel", "channels": []any{"chat"}},
+	},
+	{
+		name: "channel", event: "message", do: "dispatch", text: "content",
+		receiver: map[string]any{"id": "@sdk/channel", "channels": []any{"chat"}},
+		sender:   map[string]any{"id": "@sdk/bot"},
+	},
+}
+
+// An app that is closed, and later killed, with messages that it has read and not handled gets these in its
+// next run, in order. The message that was in hand at the kill comes again, and the one at the close does not.
+func TestAppsThatEnd(t *testing.T) {
+	const many, closed, killed = 60, 10, 30
+	for name, command := range runners {
+		for _, e := range endings {
+			t.Run(name+"/"+e.name, func(t *testing.T) {
+				t.Parallel()
+				needs(t, "ssh-keygen")
+				if name != "go" {
+					needs(t, command[0])
+				}
+				r := begin(t, command)
+				register := func() { r.take(1, &step{As: "receiver", Do: "register", With: e.receiver}) }
+				next := func() (n int, l said) {
+					l = r.next("receiver", e.event, func(l *said) bool { return l.Event != 0 })
+					text := l.Data.(map[string]any)["content"].(string)
+					if _, err := fmt.Sscan(text[strings.Index(text, "number ")+len("number "):], &n); err != nil {
+						t.Fatalf("%q: %v", text, err)
+					}
+					return n, l
+				}
+				handle := func(from, to int) {
+					for want := from; want <= to; want++ {
+						n, l := next()
+						if n != want {
+							t.Fatalf("message %d came in place of %d", n, want)
+						}
+						r.say(map[string]any{"answer": l.Event})
+					}
+				}
+				register()
+				r.take(2, &step{As: "operator", Do: "register", With: e.sender})
+				for n := range many {
+					r.take(3, &step{As: "operator", Do: e.do, With: map[string]any{"session": fmt.Sprint("chat:person", n), e.text: fmt.Sprint("This is number ", n+1)}})
+				}
+				handle(1, closed)
+				if n, l := next(); n != closed+1 {
+					t.Fatalf("message %d came in place of %d", n, closed+1)
+				} else {
+					r.take(4, &step{As: "receiver", Do: "close", Later: "closed"})
+					r.say(map[string]any{"answer": l.Event})
+				}
+				r.take(5, &step{Result: "closed"})
+				register()
+				handle(closed+2, killed)
+				if n, _ := next(); n != killed+1 {
+					t.Fatalf("message %d came in place of %d", n, killed+1)
+				}
+				r.kill(r.apps)
+				r.apps = r.start(command)
+				register()
+				// The last word about the message before can be lost with the app.
+				n, l := next()
+				if n != killed && n != killed+1 {
+					t.Fatalf("message %d came in place of %d", n, killed+1)
+				}
+				r.say(map[string]any{"answer": l.Event})
+				handle(n+1, many)
+			})
+		}
+	}
+}
