@@ -60,7 +60,7 @@ type conn struct {
 	// heard reads the socket, and notices writes by another process.
 	heard io.Reader
 	out   *outQueue
-	owed
+	unacknowledged
 	// process counts the resources of the connection's process. It is set when the connection is
 	// added.
 	process *process

@@ -32,34 +32,34 @@ type lane struct {
 	at      int
 	still   []int64
 
-	// owed are the messages that an app which acknowledges them has and did not acknowledge, in order.
+	// unacknowledged are the messages that an app which acknowledges them has and did not acknowledge, in order.
 	// acknowledged is the last one of which it did, without those apart.
-	owed         []int64
-	acknowledged int64
+	unacknowledged []int64
+	acknowledged   int64
 }
 
-// mostOwed bounds the messages that an app has and did not acknowledge. Further ones wait in the store.
-const mostOwed = 1024
+// maxUnacknowledged bounds the messages that an app has and did not acknowledge. Further ones wait in the store.
+const maxUnacknowledged = 1024
 
-// owesLocked reports whether the app has to acknowledge messages before it gets more.
-func (l *lane) owesLocked() bool { return len(l.owed) >= mostOwed }
+// mustAcknowledgeLocked reports whether the app has to acknowledge messages before it gets more.
+func (l *lane) mustAcknowledgeLocked() bool { return len(l.unacknowledged) >= maxUnacknowledged }
 
 // fullLocked reports whether a message has to wait.
-func (l *lane) fullLocked() bool { return l.owesLocked() || l.to.Line().Crowded() }
+func (l *lane) fullLocked() bool { return l.mustAcknowledgeLocked() || l.to.Line().Crowded() }
 
 // handedLocked notes that the connection has a message.
 func (l *lane) handedLocked(id int64) {
 	l.sent = max(l.sent, id)
 	if l.to.Acknowledges() {
-		at, _ := slices.BinarySearch(l.owed, id)
-		l.owed = slices.Insert(l.owed, at, id)
+		at, _ := slices.BinarySearch(l.unacknowledged, id)
+		l.unacknowledged = slices.Insert(l.unacknowledged, at, id)
 	}
 }
 
-// payLocked notes that the app has acknowledged a message, or that the connection no longer has it.
-func (l *lane) payLocked(id int64) {
-	if at, owed := slices.BinarySearch(l.owed, id); owed {
-		l.owed = slices.Delete(l.owed, at, at+1)
+// doneLocked notes that the app has acknowledged a message, or that the connection no longer has it.
+func (l *lane) doneLocked(id int64) {
+	if at, is := slices.BinarySearch(l.unacknowledged, id); is {
+		l.unacknowledged = slices.Delete(l.unacknowledged, at, at+1)
 	}
 }
 

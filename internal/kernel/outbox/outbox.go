@@ -275,7 +275,7 @@ func (o *Outbox) Settle() {
 // drainLocked starts reading a lane's messages back from the store. If the app has to acknowledge others
 // first, its acknowledgement starts that.
 func (o *Outbox) drainLocked(l *lane) {
-	if l.draining || l.owesLocked() {
+	if l.draining || l.mustAcknowledgeLocked() {
 		return
 	}
 	l.draining = true
@@ -372,7 +372,7 @@ func (o *Outbox) sendPage(l *lane, page []*store.Message, from progress) (done b
 			switch {
 			case o.keptBack(d):
 				l.keepBackLocked(m.ID)
-			case l.owesLocked():
+			case l.mustAcknowledgeLocked():
 				// An acknowledgement goes on from here.
 				l.draining = false
 				return true, nil
@@ -410,7 +410,7 @@ func (o *Outbox) sendPassedLocked(l *lane, page []*store.Message, due []*Deliver
 			case d == nil:
 			case o.keptBack(d):
 				l.still = append(l.still, m.ID)
-			case l.owesLocked():
+			case l.mustAcknowledgeLocked():
 				l.draining = false
 				return true, nil
 			case l.to.Line().Crowded() || !d.basis.holds(o.host):

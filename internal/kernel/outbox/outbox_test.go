@@ -420,19 +420,19 @@ func TestAcknowledgement(t *testing.T) {
 
 // An app that acknowledges messages gets so many at most before it does. Half of that brings the next ones,
 // in order.
-func TestMostOwed(t *testing.T) {
+func TestMostUnacknowledged(t *testing.T) {
 	w := newWorld(t)
 	a := stuck()
 	a.acknowledges = true
 	w.set(func() { w.to = a })
 	var all []string
-	for n := range mostOwed + 100 {
+	for n := range maxUnacknowledged + 100 {
 		w.send("bob", fmt.Sprint(n))
 		w.drained()
 		all = append(all, sent+fmt.Sprint(n))
 	}
-	w.expect("before", a.has(), all[:mostOwed]...)
-	for n := range mostOwed / 2 {
+	w.expect("before", a.has(), all[:maxUnacknowledged]...)
+	for n := range maxUnacknowledged / 2 {
 		a.acknowledge(n)
 	}
 	w.drained()

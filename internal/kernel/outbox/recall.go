@@ -59,16 +59,16 @@ func (h *handing) acknowledged() int64 {
 	l := h.lane
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.payLocked(h.id.ID)
-	if l.behind && len(l.owed) <= mostOwed/2 {
+	l.doneLocked(h.id.ID)
+	if l.behind && len(l.unacknowledged) <= maxUnacknowledged/2 {
 		h.outbox.drainLocked(l)
 	}
 	if h.apart {
 		return h.id.ID
 	}
 	l.acknowledged = max(l.acknowledged, h.id.ID)
-	if len(l.owed) > 0 {
-		return min(l.acknowledged, l.owed[0]-1)
+	if len(l.unacknowledged) > 0 {
+		return min(l.acknowledged, l.unacknowledged[0]-1)
 	}
 	return l.acknowledged
 }
@@ -151,7 +151,7 @@ func lanesOf(o *Outbox, line api.Line) (lanes []*lane) {
 func (l *lane) takeBackLocked(back []*handing) {
 	l.passed, l.still, l.at = append(l.still, l.passed[l.at:]...), nil, 0
 	for _, h := range back {
-		l.payLocked(h.id.ID)
+		l.doneLocked(h.id.ID)
 		if h.passed {
 			l.passed = append(l.passed, h.id.ID)
 		} else {

@@ -13,7 +13,7 @@ import (
 func TestAcknowledged(t *testing.T) {
 	ours, theirs := pair(t)
 	q, _ := newQueue(ours, 1<<20, time.Now)
-	var o owed
+	var o unacknowledged
 	o.Acknowledges(true)
 	var taken []string
 	for _, id := range []string{"a", "b"} {
@@ -41,7 +41,7 @@ func TestAcknowledged(t *testing.T) {
 
 // A message that was taken back is the kernel's own again, and can no longer be acknowledged.
 func TestAcknowledgedTakenBack(t *testing.T) {
-	var o owed
+	var o unacknowledged
 	o.Acknowledges(true)
 	m := &message{name: "m"}
 	back := o.forget([]gate.Recallable{o.follow("a", m).(gate.Recallable)})

@@ -6,8 +6,8 @@ import (
 	"github.com/openclawos/ocipd/internal/audit/gate"
 )
 
-// owed are the messages that an app has and did not acknowledge.
-type owed struct {
+// unacknowledged are the messages that an app has and did not acknowledge.
+type unacknowledged struct {
 	mu sync.Mutex
 	// messages are by the ids of their events. It is nil if the app acknowledges none: then each counts as
 	// taken once the app has read it.
@@ -15,23 +15,23 @@ type owed struct {
 }
 
 // Acknowledges says whether the app acknowledges messages (api.Link).
-func (o *owed) Acknowledges(does bool) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
+func (u *unacknowledged) Acknowledges(does bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
 	switch {
 	case !does:
-		o.messages = nil
-	case o.messages == nil:
-		o.messages = make(map[string]gate.Recallable)
+		u.messages = nil
+	case u.messages == nil:
+		u.messages = make(map[string]gate.Recallable)
 	}
 }
 
 // Acknowledge takes the app's word about an event (api.Link).
-func (o *owed) Acknowledge(eventID string) bool {
-	o.mu.Lock()
-	message, is := o.messages[eventID]
-	delete(o.messages, eventID)
-	o.mu.Unlock()
+func (u *unacknowledged) Acknowledge(eventID string) bool {
+	u.mu.Lock()
+	message, is := u.messages[eventID]
+	delete(u.messages, eventID)
+	u.mu.Unlock()
 	if is {
 		message.Taken()
 	}
@@ -39,25 +39,25 @@ func (o *owed) Acknowledge(eventID string) bool {
 }
 
 // follow returns the fate of an event in the queue of the connection.
-func (o *owed) follow(eventID string, fate gate.Fate) gate.Fate {
-	o.mu.Lock()
-	defer o.mu.Unlock()
+func (u *unacknowledged) follow(eventID string, fate gate.Fate) gate.Fate {
+	u.mu.Lock()
+	defer u.mu.Unlock()
 	message, is := fate.(gate.Recallable)
-	if !is || o.messages == nil {
+	if !is || u.messages == nil {
 		return fate
 	}
-	o.messages[eventID] = message
+	u.messages[eventID] = message
 	return &unread{message, eventID}
 }
 
 // forget forgets messages that were taken back from the queue, and returns them.
-func (o *owed) forget(back []gate.Recallable) []gate.Recallable {
-	o.mu.Lock()
-	defer o.mu.Unlock()
+func (u *unacknowledged) forget(back []gate.Recallable) []gate.Recallable {
+	u.mu.Lock()
+	defer u.mu.Unlock()
 	for i, message := range back {
-		if u, is := message.(*unread); is {
-			delete(o.messages, u.eventID)
-			back[i] = u.Recallable
+		if m, is := message.(*unread); is {
+			delete(u.messages, m.eventID)
+			back[i] = m.Recallable
 		}
 	}
 	return back
