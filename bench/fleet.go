@@ -4,10 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"crypto/ed25519"
-	"crypto/rand"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"net"
@@ -21,6 +18,7 @@ import (
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/api/client"
+	"github.com/openclawos/ocipd/internal/base/sshsig"
 	"github.com/openclawos/ocipd/internal/fleet/fleetapi"
 	"golang.org/x/crypto/ssh"
 )
@@ -105,20 +103,12 @@ func (f *fleet) path(parts ...string) string {
 
 // operator makes the key that signs the roster.
 func (f *fleet) operator() error {
-	public, private, err := ed25519.GenerateKey(rand.Reader)
+	key, public, err := sshsig.GenerateKey("olga")
 	if err != nil {
 		return err
 	}
-	signer, err := ssh.NewPublicKey(public)
-	if err != nil {
-		return err
-	}
-	block, err := ssh.MarshalPrivateKey(private, "olga")
-	if err != nil {
-		return err
-	}
-	return errors.Join(os.WriteFile(f.path("olga"), pem.EncodeToMemory(block), 0o600),
-		os.WriteFile(f.path("operators"), append([]byte("olga "), ssh.MarshalAuthorizedKey(signer)...), 0o600))
+	return errors.Join(os.WriteFile(f.path("olga"), key, 0o600),
+		os.WriteFile(f.path("operators"), append([]byte("olga "), ssh.MarshalAuthorizedKey(public)...), 0o600))
 }
 
 // command is a command of a host, "" for the operator's.

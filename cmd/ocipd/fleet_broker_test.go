@@ -3,9 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"crypto/ed25519"
-	"crypto/rand"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"os"
@@ -19,6 +16,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/api/client"
+	"github.com/openclawos/ocipd/internal/base/sshsig"
 	"github.com/openclawos/ocipd/internal/fleet/fleetapi"
 	"github.com/openclawos/ocipd/test/brokertest"
 	"golang.org/x/crypto/ssh"
@@ -67,20 +65,12 @@ func openBranch(t *testing.T, hosts int) *branch {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	f := &branch{t: t, program: os.Args[0], dir: dir}
-	public, private, err := ed25519.GenerateKey(rand.Reader)
+	key, public, err := sshsig.GenerateKey("olga")
 	if err != nil {
 		t.Fatal(err)
 	}
-	signer, err := ssh.NewPublicKey(public)
-	if err != nil {
-		t.Fatal(err)
-	}
-	block, err := ssh.MarshalPrivateKey(private, "olga")
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.write("olga", string(pem.EncodeToMemory(block)))
-	f.write("operators", "olga "+string(ssh.MarshalAuthorizedKey(signer)))
+	f.write("olga", string(key))
+	f.write("operators", "olga "+string(ssh.MarshalAuthorizedKey(public)))
 	f.run("", "fleet", "init", f.path("fleet.jsonl"), "--tenant", "acme-corp", "--key", f.path("olga"))
 	for _, agent := range branchAgents[:hosts] {
 		f.hosts = append(f.hosts, f.host(agent[:1], agent))

@@ -3,9 +3,6 @@ package fleetcmd
 import (
 	"bufio"
 	"context"
-	"crypto/ed25519"
-	"crypto/rand"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"os"
@@ -17,6 +14,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/api/client"
+	"github.com/openclawos/ocipd/internal/base/sshsig"
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/fleet/fleetapi"
@@ -161,21 +159,13 @@ directory:
 
 // found makes an operator and a roster with two hosts.
 func (d *demo) found() error {
-	public, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		return err
-	}
-	signer, err := ssh.NewPublicKey(public)
-	if err != nil {
-		return err
-	}
-	block, err := ssh.MarshalPrivateKey(private, "olga")
+	key, public, err := sshsig.GenerateKey("olga")
 	if err != nil {
 		return err
 	}
 	err = errors.Join(
-		os.WriteFile(d.path("olga"), pem.EncodeToMemory(block), 0o600),
-		os.WriteFile(d.path("operators"), append([]byte("olga "), ssh.MarshalAuthorizedKey(signer)...), 0o600),
+		os.WriteFile(d.path("olga"), key, 0o600),
+		os.WriteFile(d.path("operators"), append([]byte("olga "), ssh.MarshalAuthorizedKey(public)...), 0o600),
 	)
 	if err != nil {
 		return err

@@ -2,16 +2,13 @@ package fleetcmd
 
 import (
 	"bytes"
-	"crypto/ed25519"
-	"crypto/rand"
-	"encoding/pem"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
 	"testing"
 
+	"github.com/openclawos/ocipd/internal/base/sshsig"
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/evidence/keyring"
 	"github.com/openclawos/ocipd/internal/fleet/roster"
@@ -60,17 +57,12 @@ func (c *commands) atOnce(args func(n int) []string) (printed [4][]byte) {
 // Commands that run at once all count: the keys of each rejoin are kept, and each host that is added stays.
 func TestCommandsAtOnce(t *testing.T) {
 	c := &commands{t, t.TempDir()}
-	public, private, err := ed25519.GenerateKey(rand.Reader)
+	key, public, err := sshsig.GenerateKey("olga")
 	if err != nil {
 		t.Fatal(err)
 	}
-	block, err := ssh.MarshalPrivateKey(private, "olga")
-	signer, err2 := ssh.NewPublicKey(public)
-	if err := errors.Join(err, err2); err != nil {
-		t.Fatal(err)
-	}
-	c.write("olga", pem.EncodeToMemory(block))
-	c.write("operators", append([]byte("olga "), ssh.MarshalAuthorizedKey(signer)...))
+	c.write("olga", key)
+	c.write("operators", append([]byte("olga "), ssh.MarshalAuthorizedKey(public)...))
 	c.write("ocipd.yaml", []byte("{}\n"))
 
 	lines := c.atOnce(func(int) []string { return []string{"rejoin", "host-a"} })
