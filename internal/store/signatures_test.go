@@ -2,10 +2,8 @@ package store
 
 import (
 	"bytes"
-	"compress/gzip"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strings"
@@ -52,18 +50,7 @@ func TestSignatureCountsOnce(t *testing.T) {
 // minute. It also has a settlement with a signature, one without, and a record after the last checkpoint.
 func form2(t *testing.T) (o Options, public *string) {
 	t.Helper()
-	packed, err := os.ReadFile("testdata/form2.db.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := gzip.NewReader(bytes.NewReader(packed))
-	if err != nil {
-		t.Fatal(err)
-	}
-	content, err := io.ReadAll(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := buildtest.Gunzip(t, "testdata/form2.db.gz")
 	o, _ = signed(t, t.TempDir())
 	o.Clock = func() time.Time { return someTime.Add(2 * time.Minute) }
 	ids := 0

@@ -126,6 +126,7 @@ type definition struct {
 
 var definitions = sync.OnceValue(func() []definition {
 	always := func(Row, int64) bool { return true }
+	untilEnds := func(r Row, now int64) bool { return r[0] == "0" || number(r[0]) > now }
 	none := func(*audit.Record) []string { return nil }
 	ofApproval := func(r *audit.Record) []string { return []string{r.ApprovalID} }
 	list := []definition{
@@ -177,12 +178,12 @@ var definitions = sync.OnceValue(func() []definition {
 		Lanes: {name: "lanes", noun: "lane", key: []string{"name"}, columns: []string{"+last"}, open: func(r Row, _ int64) bool { return r[0] != "0" }, own: none},
 		UsedSignatures: {
 			name: "used_signatures", noun: "used signature", key: []string{"id"}, columns: []string{"#until"}, since: 3, ends: true,
-			open: func(r Row, now int64) bool { return r[0] == "0" || number(r[0]) > now },
+			open: untilEnds,
 			own:  none,
 		},
 		Owed: {
 			name: "owed", noun: "debt of agent", key: []string{"agent", "seal"}, columns: []string{"#until"}, since: 4, ends: true,
-			open: func(r Row, now int64) bool { return r[0] == "0" || number(r[0]) > now },
+			open: untilEnds,
 			own:  none,
 		},
 	}

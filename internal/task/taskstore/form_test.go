@@ -2,10 +2,8 @@ package taskstore
 
 import (
 	"bytes"
-	"compress/gzip"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -28,25 +26,15 @@ import (
 // progress, one that has ended and of which an effect can be undone, and a grant that is held.
 func form1(t *testing.T, script string) (o store.Options, key string) {
 	t.Helper()
-	packed, err := os.ReadFile("testdata/form1.db.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := gzip.NewReader(bytes.NewReader(packed))
-	if err != nil {
-		t.Fatal(err)
-	}
-	content, err := io.ReadAll(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := buildtest.Gunzip(t, "testdata/form1.db.gz")
 	o, _ = signed(t, 9)
 	if err := os.WriteFile(o.Path, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	edit(t, o.Path, script)
 	// Its name is that of the log.
-	if _, key, err = note.GenerateKey(bytes.NewReader(make([]byte, 64)), "ocipd/018f0000-0000-7000-8000-000000000001"); err != nil {
+	_, key, err := note.GenerateKey(bytes.NewReader(make([]byte, 64)), "ocipd/018f0000-0000-7000-8000-000000000001")
+	if err != nil {
 		t.Fatal(err)
 	}
 	return o, key

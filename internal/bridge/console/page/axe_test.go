@@ -1,31 +1,16 @@
 package page_test
 
 import (
-	"bytes"
-	"compress/gzip"
-	"io"
-	"os"
 	"testing"
 
 	"github.com/chromedp/chromedp"
+	"github.com/openclawos/ocipd/test/buildtest"
 )
 
 // axe is the source of axe-core, which is at hand for tests alone.
 func axe(t *testing.T) string {
 	t.Helper()
-	packed, err := os.ReadFile("testdata/axe.min.js.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	unpacked, err := gzip.NewReader(bytes.NewReader(packed))
-	if err != nil {
-		t.Fatal(err)
-	}
-	source, err := io.ReadAll(unpacked)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(source)
+	return string(buildtest.Gunzip(t, "testdata/axe.min.js.gz"))
 }
 
 // TestAccessible has axe-core look at every screen and every question, in both colour schemes, on a
