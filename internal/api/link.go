@@ -66,8 +66,8 @@ type Line interface {
 }
 
 // Stream takes the chunks of a streaming answer. Send waits for room, so a
-// reader that is slow slows its own stream and nothing else. What is sent at
-// once wakes the reader once.
+// reader that is slow slows its own stream and nothing else. The chunks of one
+// call wake the reader once.
 type Stream interface {
 	Send(ctx context.Context, chunks ...any) error
 }

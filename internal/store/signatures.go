@@ -56,7 +56,7 @@ func putUsed(w *db.Writer, u UsedSignature) error {
 	return w.Put("the use of a signature", "used_signatures", db.Text(u.Act), db.Int(fold.Number(fold.Time(u.Until))))
 }
 
-// fold refuses a signature that the log has as used, whatever the database says.
+// fold refuses a signature that was used according to the log, whatever the database says.
 func (u UsedSignature) fold(f *folding) {
 	r := f.row(fold.UsedSignatures, []string{u.Act})
 	if r.was != nil {

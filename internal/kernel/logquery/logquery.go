@@ -82,7 +82,7 @@ func (l *Log) Tail(ctx context.Context, p *api.AuditTailParams) (func(context.Co
 			if err := s.Send(ctx, together...); err != nil {
 				return err
 			}
-			// What was there at the beginning comes as fast as it is read.
+			// The records that were there at the beginning are not gathered.
 			if after = upTo; p.Gather > 0 && len(together) > 0 && after > head {
 				rest = time.After(time.Duration(p.Gather) * time.Millisecond)
 			}

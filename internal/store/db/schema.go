@@ -32,8 +32,8 @@ type Schema struct {
 	// Steps are SQL scripts in the order of their names. A database's version is the number of
 	// steps that it has had.
 	Steps fs.FS
-	// Result, if set, is what all steps make, as [Schema.Make] returns it, and Rows is SQL that
-	// writes what they write into an empty database: a start need not take them for that.
+	// Result, if set, is the schema that all steps make, as [Schema.Make] returns it, and Rows the SQL
+	// of the rows that they write. With both, an empty database is made without the steps.
 	Result []byte
 	Rows   string
 
@@ -112,7 +112,7 @@ func (s *Schema) apply(conn *sqlite.Conn, steps []string, i int) error {
 	return nil
 }
 
-// begin makes what all steps make in an empty database.
+// begin gives an empty database the schema and the rows of all steps.
 func (s *Schema) begin(conn *sqlite.Conn, newest int) error {
 	list, err := readMade(s.Result)
 	if err != nil {
@@ -121,7 +121,7 @@ func (s *Schema) begin(conn *sqlite.Conn, newest int) error {
 	var script strings.Builder
 	for _, kind := range []string{"table", "index", "view", "trigger"} {
 		for _, one := range list {
-			// What SQLite makes by itself has no SQL.
+			// SQLite makes the indexes of keys by itself, and gives them no SQL.
 			if sql := strings.TrimSpace(strings.Join(one.SQL, "\n")); one.Kind == kind && sql != "" {
 				script.WriteString(sql + ";\n")
 			}
