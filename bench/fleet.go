@@ -68,10 +68,12 @@ type arrival struct {
 
 // fleet starts hosts of one fleet.
 func (b *bench) fleet(hosts int) (*fleet, error) {
-	f := &fleet{bench: b, dir: filepath.Join(b.dir, "fleet"+strconv.Itoa(hosts))}
-	if err := os.MkdirAll(f.dir, 0o700); err != nil {
+	// Each row has a fleet of its own.
+	dir, err := os.MkdirTemp(b.dir, "fleet")
+	if err != nil {
 		return nil, err
 	}
+	f := &fleet{bench: b, dir: dir}
 	if err := f.operator(); err != nil {
 		return nil, err
 	}
