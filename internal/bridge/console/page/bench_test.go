@@ -74,13 +74,12 @@ func drawn(w *world, alice *app) float64 {
 	return took[len(took)/2]
 }
 
-// large is a log of 100,000 records: how many elements there are, and how long frames take while a
-// person scrolls through it.
-func large(b *testing.B, w *world) {
-	b.Helper()
+// long has the page find a log of so many records, in pages of 1,000.
+func (w *world) long(rows int) {
+	w.Helper()
 	var first api.AuditQueryResult
 	w.ask("audit.query", map[string]any{"filter": map[string]any{"actionType": "agent_exchange"}, "limit": 50}, &first)
-	const rows, each = 100_000, 1000
+	const each = 1000
 	next := uint64(rows)
 	w.answer = func(method string, result jsontext.Value) jsontext.Value {
 		if method != "audit.query" {
@@ -98,6 +97,36 @@ func large(b *testing.B, w *world) {
 		got.NextBefore = next
 		return encode(got)
 	}
+}
+
+// TestScroll scrolls a long list: the elements of its rows are used again where they are. None is made,
+// removed or moved.
+func TestScroll(t *testing.T) {
+	w := begin(t, acme)
+	w.people()
+	w.browse(1280, 800, "light", "")
+	w.long(1000)
+	w.visit("/messages?since=7d")
+	// The list has its height.
+	w.until(`document.querySelector(".list .row") && document.querySelectorAll(".list .row").length === Math.ceil(document.querySelector(".list").clientHeight / 38) + 10`)
+	changed := eval[int](w, `new Promise((done) => {
+		const list = document.querySelector(".list"), rows = document.querySelector(".rows");
+		let n = 0, i = 0;
+		const seen = new MutationObserver((all) => { for (const m of all) n += m.addedNodes.length + m.removedNodes.length; });
+		seen.observe(rows, { childList: true });
+		const step = () => { list.scrollTop += 900; if (++i < 20) requestAnimationFrame(step); else requestAnimationFrame(() => requestAnimationFrame(() => done(n))); };
+		step();
+	})`)
+	if first := eval[int](w, `Math.min(...[...document.querySelectorAll(".list .row")].map((e) => Number(e.getAttribute("aria-posinset"))))`); changed != 0 || first < 400 {
+		t.Errorf("%d elements have come or gone, and the first row is number %d", changed, first)
+	}
+}
+
+// large is a log of 100,000 records: how many elements there are, and how long frames take while a
+// person scrolls through it.
+func large(b *testing.B, w *world) {
+	b.Helper()
+	w.long(100_000)
 	w.visit("/messages?since=7d")
 	w.until(`document.querySelectorAll(".list .row").length > 4`)
 	count := eval[float64](w, `new Promise((done) => { const list = document.querySelector(".list"), size = () => Number(document.querySelector(".list .row")?.getAttribute("aria-setsize")); const step = () => { if (size() >= 100000) return done(size()); list.scrollTop = 1e9; requestAnimationFrame(step); }; step(); })`)

@@ -2,6 +2,7 @@ package page_test
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"strings"
 	"testing"
@@ -254,6 +255,92 @@ func TestQuestions(t *testing.T) {
 	w.do(click(".question"))
 	w.until(`document.querySelector(".lead .tag")?.textContent.includes("the miller moved")`)
 	if said := eval[string](w, `document.querySelector(".one").textContent`); !strings.Contains(said, "ocipd task circuit close "+j.id) {
+		t.Errorf("the task's page has no command: %q", said)
+	}
+}
+
+// TestEscalationAndDelivery decides about what only a person sees to: an exchange that was escalated is
+// resolved, and one is denied, and neither can be approved; a message of which nobody knows whether it
+// was sent is sent again, and one is resolved.
+func TestEscalationAndDelivery(t *testing.T) {
+	w := begin(t, acme)
+	runtime := api.Capabilities{Redeem: true, Hooks: api.HookDeclaration{Subscribes: []string{"message_received"}}}
+	alice, bob := w.app("@acme/alice", runtime), w.app("@acme/bob", runtime)
+	alice.must("app.ready", object{})
+	bob.must("app.ready", object{})
+	w.browse(1280, 900, "light", "/waiting")
+	for key, want := range map[string]string{"r": api.ApprovalResolved, "d": api.ApprovalDenied} {
+		alice.must("message.dispatch", object{"sessionKey": "agent:bob:main", "content": "Who is on call?", "metadata": object{"exchange": object{"new": true, "replyPolicy": "human-only"}}})
+		id := w.waits(api.ApprovalOfEscalation)
+		w.open(id)
+		w.do(press("a"))
+		if eval[bool](w, `!!document.querySelector("dialog") || [...document.querySelectorAll(".decide button")].some((b) => b.textContent.includes("Approve"))`) {
+			t.Error("an escalation can be approved")
+		}
+		w.decides(id, key)
+		if a := w.approval(id); a.State != want {
+			t.Errorf("the escalation is %s, want %s", a.State, want)
+		}
+	}
+
+	for key, want := range map[string]string{"a": "ready", "r": "sent"} {
+		emitted := alice.told("hook.emit", object{"hookName": "message_sending", "data": object{"sessionKey": "agent:bob:main", "content": "I promise the review by Monday.", "metadata": object{"exchange": object{"new": true}}}})
+		held, _ := emitted["approvalId"].(string)
+		w.decides(held, "a")
+		claim := alice.told("approval.redeem", object{"approvalId": held})["claim"]
+		alice.must("approval.confirm", object{"claim": claim, "outcome": api.OutcomeUnknown, "note": "the line broke"})
+		id := w.waits(api.ApprovalOfDelivery)
+		w.decides(id, key)
+		if a := w.approval(held); a.Delivery != want {
+			t.Errorf("after %s the message is %q, want %q", key, a.Delivery, want)
+		}
+		if key == "a" {
+			claim = alice.told("approval.redeem", object{"approvalId": held})["claim"]
+			alice.must("approval.confirm", object{"claim": claim, "outcome": "sent"})
+		}
+	}
+}
+
+// TestOutcomeOfARun shows that a task asks what became of a run whose end nobody has seen, first in
+// Waiting and in Tasks. The page settles nothing, and has the command.
+func TestOutcomeOfARun(t *testing.T) {
+	w := begin(t, team)
+	j := w.job("Export invoices", object{"idempotency_key": "ship", "side_effect_kind": "deployment", "requested_action": "Ship it", "command": object{"argv": []string{"./ship.sh"}}})
+	if err := os.WriteFile(w.path("work/ship.sh"), []byte("#!/bin/sh\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	j.delivered()
+	asked := j.lead.told("task.request_approval", object{"task_id": j.id, "idempotency_key": "ship", "requested_action": "Ship it", "side_effect_kind": "deployment", "requested_by": "lead"})
+	w.browse(1280, 900, "light", "/waiting")
+	w.decides(w.waits(api.ApprovalOfEffect), "a")
+	j.move(task.ReadyToResume)
+	runner, err := w.operator(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer runner.Close()
+	orders, err := runner.Stream(t.Context(), "runner.attach", object{})
+	if err == nil {
+		_, err = orders.Next(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := j.lead.told("task.run_effect", object{"task_id": j.id, "idempotency_key": "ship", "request_digest": asked["request_digest"]})
+	reports := &app{runner, w}
+	of := func(more object) object {
+		maps.Copy(more, object{"task_id": j.id, "effect_id": run["effect_id"], "run": run["run"]})
+		return more
+	}
+	reports.must("runner.report", of(object{"event": "spawned", "pid": 4242}))
+	reports.must("runner.report", of(object{"event": "finished", "state": "outcome_unknown", "evidence": "nobody has seen the end"}))
+	w.visit("/tasks")
+	w.until(`document.querySelector(".questions .question")?.textContent.includes("nobody knows how it ended: ship: run 1") && document.querySelector(".list .row")?.textContent.includes("asks you")`)
+	w.visit("/waiting")
+	w.until(`document.querySelector(".questions .question")?.textContent.includes("nobody knows how it ended: ship: run 1")`)
+	w.do(click(".question"))
+	w.until(`document.querySelector(".one .effect .tag")`)
+	if said := eval[string](w, `document.querySelector(".one").textContent`); !strings.Contains(said, "ocipd task effect settle --task "+j.id) {
 		t.Errorf("the task's page has no command: %q", said)
 	}
 }

@@ -52,6 +52,8 @@ function Kill({ task, effect, close, done }) {
     <div class="actions"><button type="button" onClick={close}>Cancel</button><button class="stop">Stop it</button></div></form></Ask>;
 }
 
+// has says whether a run of an effect is in a state. The run that undoes an effect has its own.
+const has = (e, state) => (e.runs ?? []).some((r) => r.state === state);
 const json = (v) => typeof v === "string" ? v : JSON.stringify(v, null, 1);
 
 export function Task({ id }) {
@@ -68,11 +70,11 @@ export function Task({ id }) {
     {t.unblock?.length > 0 && <section class="panel"><h2>What it waits for</h2>{t.unblock.map((u) => <p><Text s={u} lines /></p>)}</section>}
     {t.spec?.goal && <section class="panel"><h2>Goal</h2><figure class="quote"><pre tabIndex={0}><Text s={t.spec.goal} lines /></pre></figure>{t.spec.acceptance_criteria?.length > 0 && <ul class="points">{t.spec.acceptance_criteria.map((c) => <li><Text s={c} lines /></li>)}</ul>}</section>}
     <section class="panel"><h2>Approvals</h2>{t.approvals?.length ? t.approvals.map((a) => <p><span class={a.status === "pending" ? "tag" : "kind"}><Text s={words(a.status)} /></span> <a href={link("waiting", a.approval_id)}>asked {at(a.asked_at)} by <Text s={a.requested_by} /></a>{a.resolved_by && <Fragment>, decided by <Text s={a.resolved_by} /></Fragment>}{a.note && <Fragment>: <Text s={a.note} /></Fragment>}</p>) : <p class="muted">Nothing was asked.</p>}</section>
-    <section class="panel"><h2>Effects</h2>{t.effects?.length ? t.effects.map((e) => <article class="effect"><p><span class={e.state === "unknown" ? "tag" : "kind"}><Text s={words(e.state)} /></span> <b><Text s={e.requested_action || e.side_effect_kind} /></b> <span class="muted">planned by <Text s={e.planned_by} />{e.late && ", after the reviews"}</span></p>
+    <section class="panel"><h2>Effects</h2>{t.effects?.length ? t.effects.map((e) => <article class="effect"><p><span class={has(e, "outcome_unknown") ? "tag" : "kind"}><Text s={words(e.state)} /></span> <b><Text s={e.requested_action || e.side_effect_kind} /></b> <span class="muted">planned by <Text s={e.planned_by} />{e.late && ", after the reviews"}</span></p>
       {(e.runs ?? []).map((r) => <Fragment><p class="muted">run {r.run}{r.compensation && ", which undoes it"}: <Text s={words(r.state)} /> by <Text s={r.actor} />, {at(r.started_at)}{r.ended_at && " to " + at(r.ended_at)}{r.settled_by && <Fragment>, settled by <Text s={r.settled_by} /></Fragment>}{r.evidence && <Fragment>: <Text s={r.evidence} lines /></Fragment>}</p>
         {r.receipt != null && <details><summary>receipt of run {r.run}</summary><pre class="signed" tabIndex={0}><Text s={json(r.receipt)} lines /></pre></details>}</Fragment>)}
-      {/^(running|started)$/.test(e.state) && <button class="danger" onClick={() => setKill(e)}>Stop it</button>}
-      {e.state === "unknown" && <Copy text={"ocipd task effect settle --task " + quoted(id)} />}</article>) : <p class="muted">No effect was planned.</p>}</section>
+      {has(e, "started") && <button class="danger" onClick={() => setKill(e)}>Stop it</button>}
+      {has(e, "outcome_unknown") && <Copy text={"ocipd task effect settle --task " + quoted(id)} />}</article>) : <p class="muted">No effect was planned.</p>}</section>
     <section class="panel"><h2>Reviews</h2>{t.reviews?.length ? t.reviews.map((r) => <article><p><span class="kind"><Text s={words(r.verdict)} /></span> <b><Text s={words(r.review_type)} /></b> by <Text s={r.actor} /> <span class="muted">{at(r.at)}{r.stale && ", of an older revision"}</span></p>{r.summary && <p><Text s={r.summary} lines /></p>}{(r.findings ?? []).map((f) => <p class="finding"><b><Text s={f.severity} /></b> <Text s={f.message} lines /> {f.file && <code><Text s={f.file + (f.line ? ":" + f.line : "")} /></code>}</p>)}</article>) : <p class="muted">Nobody has reviewed it.</p>}</section>
     <section class="panel"><h2>Attempts</h2>{t.attempts?.length ? t.attempts.map((x) => <p><span class="kind"><Text s={words(x.status)} /></span> attempt {x.ordinal} by <Text s={x.actor} /> <span class="muted">{at(x.started_at)}{x.ended_at && " to " + at(x.ended_at)}</span>{x.error_summary && <Fragment>: <Text s={x.error_summary} lines /></Fragment>}</p>) : <p class="muted">Nobody has begun.</p>}</section>
     <section class="panel"><h2>Events</h2><ol class="events">{(t.events ?? []).map((e) => <li><span class="when">{at(e.at)}</span> <Text s={words(e.event).replaceAll(".", " ")} /> <span class="muted"><Text s={e.actor} />{e.reason && <Fragment>: <Text s={e.reason} lines /></Fragment>}</span></li>)}</ol><a href={link("messages", "", { q: "task:" + id })}>All records ›</a></section>

@@ -57,7 +57,7 @@ export function useQuestions() {
 }
 
 export const Question = ({ q }) => <a class="question" href={link("tasks", q.task.task_id)}><span class="mark" aria-hidden="true">?</span>
-  <span class="who"><Name s={q.task.title} /></span><span class="says"><Text s={q.text} /></span><span class="left">{ago(q.since)}</span></a>;
+  <span class="who"><Name s={q.task.title} /></span><span class="says">{q.about === "outcome" && "nobody knows how it ended: "}<Text s={q.text} /></span><span class="left">{ago(q.since)}</span></a>;
 
 const nothing = <Empty command="ocipd demo">Nothing waits for you. Messages that commit somebody, that go round in circles, or that the policy holds come here. To see how one waits:</Empty>;
 
