@@ -266,7 +266,7 @@ func (c *conn) call(method, params string) ([]byte, error) {
 	return c.answer(method)
 }
 
-// ask adds a request to what is written next.
+// ask adds a request to the next write.
 func (c *conn) ask(method, params string) {
 	c.n++
 	c.buf = append(c.buf, `{"id":"`...)

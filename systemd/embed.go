@@ -1,6 +1,6 @@
 // Package systemd holds the units that run the daemon, and beside it the runner, as services of one user,
 // for `ocipd service install` to write. They name the program as /usr/bin/ocipd
-// ([Program]); whoever writes them puts its own path there.
+// ([Program]); a program that writes them replaces the path with its own.
 package systemd
 
 import (

@@ -171,7 +171,7 @@ func (c *collection) json(raw []byte, list string, roles, members []string) erro
 			}
 		}
 	}
-	// What was cut off is read up to there.
+	// A file that was cut off is read up to its end.
 	decoder := json.NewDecoder(strings.NewReader(string(raw)))
 	if strings.HasPrefix(strings.TrimSpace(string(raw)), "[") {
 		if _, err := decoder.Token(); err != nil {

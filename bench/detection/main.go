@@ -176,7 +176,7 @@ type Figures struct {
 	Speed  *Speed           `json:"speed,omitempty"`
 }
 
-// Half is what one half of the texts says.
+// Half has the results of one half of the texts.
 type Half struct {
 	All   *measure.Report            `json:"all"`
 	Kinds map[string]*measure.Report `json:"kinds"`

@@ -35,7 +35,7 @@ type sampled struct {
 	Text    string `json:"text"`
 }
 
-// label is what is kept of a text.
+// label is the judgement that is kept for a text.
 type label struct {
 	weight          float64
 	strict, lenient bool
@@ -51,8 +51,8 @@ func nameOf(argument string) string {
 	return filepath.Base(path)
 }
 
-// frame is what a sample is taken from: the different texts of a half of a corpus
-// that a person can read.
+// frame returns the texts from which a sample is taken: the different texts of a half of a
+// corpus that a person can read.
 func frame(rules measure.Rules, argument, half string) (c *collection, seen []measure.Seen, err error) {
 	if c, err = readCorpus(argument); err != nil {
 		return nil, nil, err

@@ -87,7 +87,7 @@ type SeedSignals struct {
 	Missed []Missed `json:"missed,omitempty"`
 }
 
-// Missed is a dress and what passes in it.
+// Missed is a disguise and the forms that are not found in it.
 type Missed struct {
 	Dress string   `json:"dress"`
 	Forms []string `json:"forms"`

@@ -48,7 +48,7 @@ type effects struct {
 	states map[string]string
 }
 
-// effectView is what is looked at of the task.
+// effectView has the members of a task that the check reads.
 type effectView struct {
 	stored
 	Effects []struct {

@@ -144,8 +144,8 @@ func (p *people) inspect(o *outcome) {
 	}
 }
 
-// events says what is wrong with a task's events: they have no gap, and the last one is
-// of the task as it is stored.
+// events names the fault in a task's events, "" if there is none: they must have no gap, and
+// the last one must belong to the task as it is stored.
 func (p *people) events(id string, now stored) string {
 	var view struct {
 		Events []struct {

@@ -26,10 +26,10 @@ import (
 // 3; on descriptor 4 it says "pid N", "armed", "hit PATH" and, when it is disarmed
 // and at the end, "counted CALLS…".
 
-// A file is what the tracer tells writes by: the end of its path.
+// A file is the end of a path, by which the tracer tells writes apart.
 type file string
 
-// The files of the daemon's state that it is told apart by.
+// The files of the daemon's state that the tracer knows.
 const (
 	fileWAL      file = "wal"
 	fileDatabase file = "db"
@@ -66,7 +66,7 @@ func calls() map[uint64]string {
 	}
 }
 
-// A fault is what happens at a call.
+// A fault is the failure of a call.
 type fault string
 
 const (

@@ -261,8 +261,8 @@ const (
 	// warmTime is how long the caches take to fill at the usual rate.
 	warmTime = 10 * time.Minute
 	// Connections of apps that come and go are open at one moment or not. Hostile
-	// neighbours open thousands, of which some hundred are open at once: what is
-	// left of each would soon be more.
+	// neighbours open thousands, and some hundred are open at once: a leak of one for each
+	// would soon exceed the bound.
 	moreDescriptors, moreGoroutines             = 4, 12
 	moreDescriptorsOfMany, moreGoroutinesOfMany = 600, 600
 )

@@ -24,8 +24,8 @@ const patience = 30 * time.Second
 // settings are the variables that a network needs.
 var settings = map[string][]string{"telegram": {"TELEGRAM_TOKEN"}, "slack": {"SLACK_TOKEN"}, "irc": {"IRC_SERVER"}, "email": {"SMTP_SERVER", "MAIL_FROM"}}
 
-// network sends by Telegram, Slack, IRC or e-mail: what the bot calls with --networks.
-// It fails where it has not sent.
+// network sends by Telegram, Slack, IRC or e-mail. The bot calls it with --networks. An error
+// means that nothing was sent.
 func network(session, content string) error {
 	channel, target, _ := strings.Cut(session, ":")
 	for _, name := range settings[channel] {

@@ -1,7 +1,6 @@
-// Package buildtest takes the machine of whoever runs the tests away from them (see
-// [Isolated]), and builds programs of this module for them, in the way of `make
-// build`: what was compiled for one of them serves the others. The caller runs
-// what it gets as a user would.
+// Package buildtest isolates tests from the machine that runs them (see [Isolated]), and
+// builds programs of this module for them with the flags of `make build`, so that one
+// compilation serves all of them. A test runs the programs as a user would.
 package buildtest
 
 import (

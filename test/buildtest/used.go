@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Used is the processor time that this process has used. What a test holds work to is told
-// by it: on the clock, others' work counts too.
+// Used is the processor time that this process has used. Tests bound
+// work by it, because the clock also counts the work of others.
 func Used(tb testing.TB) time.Duration {
 	tb.Helper()
 	var used syscall.Rusage

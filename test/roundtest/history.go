@@ -100,9 +100,9 @@ func (r Rules) Judge(history []porcupine.Operation) porcupine.CheckResult {
 	return porcupine.CheckOperationsTimeout(r.model(), history, checking)
 }
 
-// Check fails the test where the rules do not allow the history. It says after
-// which calls no other fits and where a picture of it all is, which go test
-// -artifacts keeps.
+// Check fails the test if the rules do not allow the history. The failure names the
+// calls after which no other call fits, and the file with a picture of the history,
+// which go test -artifacts keeps.
 func (h *History) Check(t testing.TB, r Rules) {
 	t.Helper()
 	t.Log(h)
@@ -148,8 +148,8 @@ func (h *History) missing() []string {
 	return missing
 }
 
-// How much is told of a fault: so many calls before it, and so many bytes of what
-// the daemon should hold then.
+// Bounds of the description of a fault: the calls before it, and the bytes of the
+// state that the daemon should have then.
 const (
 	toldCalls = 12
 	toldState = 2000

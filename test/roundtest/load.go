@@ -27,8 +27,8 @@ type Lines struct {
 	Operator Caller
 }
 
-// Load has three agents, each of whom talks to both others, work against each
-// other. All of it follows from the seed but for who comes first.
+// Load makes three agents talk to each other at the same time. Everything but the
+// order of the callers follows from the seed.
 type Load struct {
 	History History
 
@@ -117,7 +117,7 @@ func (l *Load) Rules() Rules {
 	return r
 }
 
-// pair is what the callers of a pair know in common.
+// pair is the knowledge that the callers of a pair share.
 type pair struct {
 	number int
 	agents [2]int
@@ -133,7 +133,7 @@ type pair struct {
 	stuck string
 }
 
-// learn takes in what a call and its answer say.
+// learn reads a call and its answer.
 func (p *pair) learn(in Input, out Output) {
 	if in.Foreign {
 		return

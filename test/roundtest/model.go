@@ -51,13 +51,13 @@ const (
 
 // Input is a call.
 type Input struct {
-	// Pair is the number of the two agents, who share nothing with other pairs.
+	// Pair is the number of the two agents. Pairs share nothing.
 	Pair   int
 	Action Action
 	By     Party
 	// Call tells the call apart from every other one.
 	Call int64
-	// Session is what follows the other agent in the session key of a dispatch.
+	// Session is the rest of a dispatch's session key, after the other agent.
 	Session string
 	// ID names the exchange, empty for a dispatch that goes on with its
 	// session's or, with New, opens one.
@@ -120,7 +120,7 @@ func (o Output) String() string {
 	return "ok"
 }
 
-// Side is what an agent holds of an exchange, zero where it was not seen.
+// Side is an agent's record of an exchange; members that were not seen are zero.
 type Side struct {
 	Round, MaxRounds int
 	Outcome          ocip.Outcome
@@ -133,7 +133,7 @@ func (s Side) String() string { return fmt.Sprintf("%d/%d %s", s.Round, s.MaxRou
 // unless that was taken.
 type side struct {
 	conversation string
-	// session is where it was opened, which it stays with.
+	// session is the one in which the exchange was opened. It never changes.
 	session string
 	Side
 }
@@ -208,7 +208,7 @@ func guess(call int64) string { return fmt.Sprintf("?%d", call) }
 
 func guessed(id string) bool { return strings.HasPrefix(id, "?") }
 
-// learn returns the state with what a guess stands for in its place.
+// learn returns the state with the known name in place of the guess.
 func (s state) learn(unknown, known string) state {
 	if known == "" || !guessed(unknown) {
 		return s
@@ -272,11 +272,10 @@ func (s state) goesOn(in Input) (id string, e side, known bool) {
 	return id, e, known
 }
 
-// Rules is the sequential model: what the daemon must do with one call after
-// the other (docs/reference/protocol/exchanges.md, Rounds).
+// Rules is the sequential model: the daemon's duties for calls one after the other
+// (docs/reference/protocol/exchanges.md, Rounds).
 type Rules struct {
-	// MaxRounds is ocip.max_rounds, Limits what each agent of each pair has of
-	// its own.
+	// MaxRounds is ocip.max_rounds, and Limits has the agents' own values, by pair.
 	MaxRounds int
 	Limits    [][2]int
 }
@@ -286,7 +285,7 @@ type Rules struct {
 func (r Rules) apply(s state, in Input, fresh string) (state, Output) {
 	switch {
 	case in.Foreign:
-		// An exchange is with whom it is with, whatever another message calls itself.
+		// The counterparty of an exchange is fixed. A message of another one cannot change it.
 		return s, Output{Code: string(api.Forbidden)}
 	case in.Action == Dispatch:
 		return r.dispatch(s, in, fresh)

@@ -1,6 +1,6 @@
 // Package witnesstest is a witness for tests that was written by the specifications alone
 // (C2SP tlog-witness, tlog-cosignature, signed-note), and shares no code with
-// internal/evidence/witness: what works with that one must work with others' too. It signs for one log,
+// internal/evidence/witness: a client that works with this witness must work with others too. It signs for one log,
 // remembers in memory, and says no more than the specification asks for.
 //
 // The caller makes it with [New], has it answer with [Witness.Serve], and tells it with

@@ -1,4 +1,4 @@
-// Package caller says who calls a method of operators: the process with the connection, the signer
+// Package caller names the caller of a method of operators: the process with the connection, the signer
 // of the call ([Vouched]), and the process for which the caller asks ([Deputy]). A server finds them
 // out and passes them on in the call's context; records name all of them.
 package caller

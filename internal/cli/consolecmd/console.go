@@ -172,7 +172,7 @@ func (s *command) servePassed(ctx context.Context, files []*os.File) error {
 	return s.serve(ctx, p, place, pages, control)
 }
 
-// Addresses are where the service manager listens for the page. If there is no address yet, one is
+// Addresses are the addresses on which the service manager listens for the page. If there is no address yet, one is
 // made, or with dry none is returned.
 func Addresses(ctx context.Context, process *cli.Process, dry bool) ([]string, error) {
 	p, err := (&command{Process: process}).places()

@@ -83,7 +83,7 @@ type File struct {
 	Text []byte
 }
 
-// Wanted is what Install does beyond the daemon's service.
+// Wanted are the parts that Install adds to the daemon's service.
 type Wanted struct {
 	// NoStart only writes the files. Runner also starts the runner, and Console the console's
 	// sockets.
@@ -318,7 +318,7 @@ func (s *Manager) systemctl(ctx context.Context, args ...string) (string, error)
 	return out.String(), nil
 }
 
-// noManager says what to do if no service manager answers. Without systemd on the machine, the
+// noManager tells the user the next step if no service manager answers. Without systemd on the machine, the
 // installation is complete.
 func (i *Installation) noManager(cause error) error {
 	if _, err := os.Stat(i.booted); err != nil {
@@ -398,7 +398,7 @@ func (i *Installation) start() error {
 	return nil
 }
 
-// callable says what to do if a shell does not find the program, as in the session that
+// callable tells the user the next step if a shell does not find the program, as in the session that
 // created ~/.local/bin.
 func (i *Installation) callable() {
 	dir := filepath.Dir(i.program)

@@ -4,7 +4,7 @@
 // service manager, every call does nothing.
 //
 // Use: call [Files] once, before anything else is opened, and make one [Manager] for the
-// life of the process. Both read the environment of the process itself, where a service
+// life of the process. Both read the environment of the process itself, in which a service
 // manager puts its variables.
 //
 // The caller must report ready only when the daemon answers, and call [Manager.Alive] only

@@ -118,8 +118,8 @@ func (h *Host) Take(seq uint64, b *fleetapi.Beat, now time.Time) (shrunk bool) {
 	return shrunk
 }
 
-// Kept is what outlives the receiver's process: the largest checkpoint, and the number of its beat. A carrier
-// may repeat an earlier beat afterwards, whose checkpoint is smaller.
+// Kept is the state that outlives the receiver's process: the largest checkpoint, and the number of its beat. A
+// carrier may repeat an earlier beat, with a smaller checkpoint, afterwards.
 func (h *Host) Kept() []byte { return fmt.Appendf(nil, "%d\n%s", h.seq, h.Most) }
 
 // Known reads what [Host.Kept] has written. A number from far ahead came while the clock was wrong, and counts

@@ -105,7 +105,7 @@ type Beat struct {
 	// Attached is since when the carrier of this beat is attached: after a new one, messages are offered to the
 	// host at once.
 	Attached time.Time `json:"attached,omitzero"`
-	// Faults are what is wrong on it.
+	// Faults are the faults that the host reports.
 	Faults []string `json:"faults,omitempty"`
 }
 

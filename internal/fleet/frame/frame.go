@@ -1,4 +1,4 @@
-// Package frame makes and opens frames: what one daemon of a fleet hands to another by a carrier
+// Package frame makes and opens frames. One daemon of a fleet hands them to another through a carrier
 // that neither of them trusts.
 //
 // A frame is a header in clear, a body sealed to the receiver's key, and the sender's signature
@@ -52,7 +52,7 @@ const (
 	signText = "ocipd carrier/1\n"
 )
 
-// Kind says what a frame is.
+// Kind is the kind of a frame.
 type Kind string
 
 // A frame carries a message, the receiver's receipt, the news that a message is void (its sender has

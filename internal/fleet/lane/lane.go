@@ -48,7 +48,7 @@ func Host(lane string) string {
 	return host
 }
 
-// Step is what the receiver does with a frame.
+// Step is the receiver's act on a frame.
 type Step int
 
 // The receiver takes the next number; repeats the receipt of one that it has taken; waits for the
@@ -60,7 +60,7 @@ const (
 	Behind
 )
 
-// Place says what to do with the message of a number and an id. Last is the last number that was
+// Place returns the act for the message of a number and an id. Last is the last number that was
 // taken, 0 for none. Taken is the id of the message that was taken under the number, "" if it is
 // not known any more. A number at or before the last that is not known belongs to a sender whose
 // state is older than the lane, since receipts are kept for longer than a sender repeats.

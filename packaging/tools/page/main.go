@@ -36,7 +36,7 @@ func run(check bool) error {
 	if err := digests(); err != nil {
 		return err
 	}
-	// A path of this machine would be part of what esbuild orders by.
+	// Esbuild orders modules by their paths, so a path of this machine would change the bundle.
 	here, err := os.Getwd()
 	if err != nil {
 		return err
