@@ -105,7 +105,7 @@ type ApprovalSummary struct {
 	CounterpartyKind   ocip.Kind `json:"counterpartyKind,omitzero"`
 	// CounterpartyTenantID is the tenant that the configuration gives the counterparty.
 	CounterpartyTenantID string `json:"counterpartyTenantId,omitzero"`
-	// Target is the message's address at its channel, or the title of an effect's task.
+	// Target is the message's address at its channel, or the title of the task of an effect or a permission.
 	Target         string            `json:"target,omitzero"`
 	ExchangeID     string            `json:"exchangeId"`
 	ConversationID string            `json:"conversationId"`

@@ -199,7 +199,7 @@ func (t *Tasks) askPerson(ctx context.Context, q *permission, waits *approval.Re
 	r := &approval.Request{Asked: q.asked, Own: kept, Approval: api.Approval{
 		ApprovalSummary: api.ApprovalSummary{
 			ApprovalID: ids.Approval + t.o.NewID(), Kind: api.ApprovalOfPermission, State: api.ApprovalPending, Code: "PERMISSION", Reason: "an agent asks to use a tool: " + word(q.tool.Kind),
-			AgentID: q.who.Name, Agent: q.agent, TaskID: q.at.ID, Classification: record.Classification, Summary: summary(q.tool.Title, q.tool.Kind),
+			AgentID: q.who.Name, Agent: q.agent, TaskID: q.at.ID, Target: summary(q.at.Title), Classification: record.Classification, Summary: summary(q.tool.Title, q.tool.Kind),
 			AskedAt: now.UnixMilli(), ExpiresAt: now.Add(within).UnixMilli(), Approvable: true, Needed: needed,
 		},
 		PolicyApplied: answer.Policy, PolicyRevision: answer.Revision, Content: content, ContentBytes: len(content),
