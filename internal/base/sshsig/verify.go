@@ -145,6 +145,17 @@ func (s *Signers) listing(key ssh.PublicKey) []line {
 	return lines
 }
 
+// NameOf returns the name under which a plain key signs in a namespace if no name is asked for, or ""
+// if the list has no such key.
+func (s *Signers) NameOf(key ssh.PublicKey, namespace string) string {
+	for _, l := range s.listing(key) {
+		if l.namespaces == nil || l.namespaces.match(namespace) {
+			return l.principals.name()
+		}
+	}
+	return ""
+}
+
 func unknown(key ssh.PublicKey) error {
 	key, cert := plain(key)
 	if cert != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 
@@ -36,7 +37,7 @@ func (c *Console) session(q *request) (answer, *refusal) {
 	}
 	ends := c.sessions.begin(q.claim.session(q.key))
 	c.report(q.Context(), consoleapi.ConsoleReportParams{Event: consoleapi.Opened, Process: q.process})
-	return map[string]any{"expiresAt": ends.UnixMilli(), "person": person(), "name": status.Audit.Log, "rpId": c.o.Place.Host}, nil
+	return map[string]any{"expiresAt": ends.UnixMilli(), "person": person(), "signers": c.names(), "name": status.Audit.Log, "rpId": c.o.Place.Host}, nil
 }
 
 // method checks the parameters of a method, strictly. A method that stops something names the process
@@ -173,13 +174,36 @@ func refusedBy(err error) *refusal {
 	return unavailable(err)
 }
 
-// command is the call for a shell.
+// command is the command for a shell that makes a call: the one that people use, if there is one.
 func command(p *called) string {
+	switch p.Method {
+	case "approval.resolve":
+		var d decision
+		if json.Unmarshal(p.Params, &d) == nil && d.ApprovalID != "" && slices.Contains(api.DecisionsOf(api.ApprovalOfMessage), d.Decision) {
+			return commandFor(&d)
+		}
+	case "sending.resume":
+		var scope api.PauseParams
+		if len(p.Params) == 0 || json.Unmarshal(p.Params, &scope) == nil {
+			return resume(&scope)
+		}
+	}
 	params := "{}"
 	if len(p.Params) > 0 {
 		params = string(p.Params)
 	}
 	return fmt.Sprintf("ocipd call %s %s", quoted(p.Method), quoted(params))
+}
+
+// resume is the command that ends a pause.
+func resume(scope *api.PauseParams) string {
+	words := []string{"ocipd", "resume"}
+	for _, flag := range [][2]string{{"--agent", scope.Agent}, {"--channel", scope.Channel}, {"--note", scope.Note}} {
+		if flag[1] != "" {
+			words = append(words, flag[0], quoted(flag[1]))
+		}
+	}
+	return strings.Join(words, " ")
 }
 
 // plain are the characters that no shell changes.

@@ -43,8 +43,11 @@ type Options struct {
 	// click decide (console.decide).
 	Health func(context.Context) (any, error)
 	Clicks func() bool
-	Log    *slog.Logger
-	Now    func() time.Time
+	// Signers returns the list of those who may sign decisions (approvals.allowed_signers), "" if
+	// there is none.
+	Signers func() string
+	Log     *slog.Logger
+	Now     func() time.Time
 }
 
 const (

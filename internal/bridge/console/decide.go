@@ -63,17 +63,13 @@ func (c *Console) texts(q *request) (answer, *refusal) {
 	if no != nil || err != nil {
 		return orFailed(no, err)
 	}
-	keys, err := readPasskeys(c.o.Passkeys)
+	credentials, err := c.credentials()
 	if err != nil {
 		return nil, refuse(http.StatusInternalServerError, api.InternalError, "%v", err)
 	}
-	ids := make([]bytes64, 0, len(keys.Passkeys))
-	for _, k := range keys.Passkeys {
-		ids = append(ids, k.CredentialID)
-	}
 	return map[string]any{
 		"text": signed, "words": text.Proquints(a.Digest), "digest": a.Digest, "challenge": bytes64(sshsig.Challenge([]byte(signed), api.ApprovalNamespace)),
-		"credentials": ids, "command": commandFor(p), "signature": a.SignatureRequired, "click": !a.SignatureRequired && c.o.Clicks(), "rpId": c.o.Place.Host,
+		"credentials": credentials, "command": commandFor(p), "signature": a.SignatureRequired, "click": !a.SignatureRequired && c.o.Clicks(), "rpId": c.o.Place.Host,
 	}, nil
 }
 

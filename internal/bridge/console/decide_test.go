@@ -44,8 +44,8 @@ func (w *world) hold(content string) string {
 	return result.ApprovalID
 }
 
-// credential is the id of the passkey.
-var credential = []byte("a credential")
+// credentialID is the id of the passkey.
+var credentialID = []byte("a credential")
 
 // enrolled enrols a passkey, as a terminal and a page do together.
 func (w *world) enrolled(token string, p *passkeytest.Passkey) {
@@ -57,7 +57,7 @@ func (w *world) enrolled(token string, p *passkeytest.Passkey) {
 	page := make(chan string, 1)
 	err = Enrol(w.Context(), w.control, func(told Told) {
 		go func() {
-			body, err := json.Marshal(map[string]any{"code": told.Code, "spki": bytes64(spki), "credentialId": bytes64(credential)})
+			body, err := json.Marshal(map[string]any{"code": told.Code, "spki": bytes64(spki), "credentialId": bytes64(credentialID)})
 			if err != nil {
 				page <- err.Error()
 				return
@@ -76,15 +76,15 @@ func (w *world) enrolled(token string, p *passkeytest.Passkey) {
 
 // texts is the answer of /texts.
 type texts struct {
-	Text        string    `json:"text"`
-	Words       string    `json:"words"`
-	Digest      string    `json:"digest"`
-	Challenge   bytes64   `json:"challenge"`
-	Credentials []bytes64 `json:"credentials"`
-	Command     string    `json:"command"`
-	RPID        string    `json:"rpId"`
-	Signature   bool      `json:"signature"`
-	Click       bool      `json:"click"`
+	Text        string       `json:"text"`
+	Words       string       `json:"words"`
+	Digest      string       `json:"digest"`
+	Challenge   bytes64      `json:"challenge"`
+	Credentials []credential `json:"credentials"`
+	Command     string       `json:"command"`
+	RPID        string       `json:"rpId"`
+	Signature   bool         `json:"signature"`
+	Click       bool         `json:"click"`
 }
 
 func (w *world) texts(token, id, decision string) (t texts) {
@@ -123,7 +123,7 @@ func TestPasskeyDecides(t *testing.T) {
 	w.enrolled(token, p)
 	id, other := w.hold("I promise the bridge by Friday"), w.hold("I promise the harbour by Friday")
 	approve, deny, elsewhere := w.texts(token, id, "approve"), w.texts(token, id, "deny"), w.texts(token, other, "approve")
-	if !approve.Signature || len(approve.Credentials) != 1 || !bytes.Equal(approve.Credentials[0], credential) || approve.Command != "ocipd approvals approve "+id || len(strings.Fields(approve.Words)) != 4 || approve.RPID != w.place.Host {
+	if !approve.Signature || len(approve.Credentials) != 1 || !bytes.Equal(approve.Credentials[0].ID, credentialID) || approve.Credentials[0].Name != "ann@laptop" || approve.Command != "ocipd approvals approve "+id || len(strings.Fields(approve.Words)) != 4 || approve.RPID != w.place.Host {
 		t.Errorf("to sign is %+v", approve)
 	}
 	for _, tc := range []struct {
@@ -135,19 +135,19 @@ func TestPasskeyDecides(t *testing.T) {
 		change     bool
 		want       string
 	}{
-		{"another decision", p, deny.Challenge, credential, approve.Digest, false, "bad signature"},
-		{"another approval", p, elsewhere.Challenge, credential, approve.Digest, false, "bad signature"},
-		{"another digest", p, approve.Challenge, credential, elsewhere.Digest, false, "APPROVAL_STALE"},
-		{"a login's challenge", p, bytes.Repeat([]byte{7}, 32), credential, approve.Digest, false, "bad signature"},
-		{"another port", p.But(func(p *passkeytest.Passkey) { p.Origin = "http://" + w.place.Host + ":1" }), approve.Challenge, credential, approve.Digest, false, "origin not accepted"},
-		{"another name", p.But(func(p *passkeytest.Passkey) { p.Origin = "http://evil.example" }), approve.Challenge, credential, approve.Digest, false, "origin not accepted"},
-		{"another application", p.But(func(p *passkeytest.Passkey) { p.RP = "localhost" }), approve.Challenge, credential, approve.Digest, false, "bad signature"},
-		{"no user verification", p.But(func(p *passkeytest.Passkey) { p.Flags = passkeytest.Present }), approve.Challenge, credential, approve.Digest, false, "user not verified"},
-		{"no touch", p.But(func(p *passkeytest.Passkey) { p.Flags = passkeytest.Verified }), approve.Challenge, credential, approve.Digest, false, "no touch"},
-		{"another key", passkeytest.New(p.RP, p.Origin), approve.Challenge, credential, approve.Digest, false, "bad signature"},
+		{"another decision", p, deny.Challenge, credentialID, approve.Digest, false, "bad signature"},
+		{"another approval", p, elsewhere.Challenge, credentialID, approve.Digest, false, "bad signature"},
+		{"another digest", p, approve.Challenge, credentialID, elsewhere.Digest, false, "APPROVAL_STALE"},
+		{"a login's challenge", p, bytes.Repeat([]byte{7}, 32), credentialID, approve.Digest, false, "bad signature"},
+		{"another port", p.But(func(p *passkeytest.Passkey) { p.Origin = "http://" + w.place.Host + ":1" }), approve.Challenge, credentialID, approve.Digest, false, "origin not accepted"},
+		{"another name", p.But(func(p *passkeytest.Passkey) { p.Origin = "http://evil.example" }), approve.Challenge, credentialID, approve.Digest, false, "origin not accepted"},
+		{"another application", p.But(func(p *passkeytest.Passkey) { p.RP = "localhost" }), approve.Challenge, credentialID, approve.Digest, false, "bad signature"},
+		{"no user verification", p.But(func(p *passkeytest.Passkey) { p.Flags = passkeytest.Present }), approve.Challenge, credentialID, approve.Digest, false, "user not verified"},
+		{"no touch", p.But(func(p *passkeytest.Passkey) { p.Flags = passkeytest.Verified }), approve.Challenge, credentialID, approve.Digest, false, "no touch"},
+		{"another key", passkeytest.New(p.RP, p.Origin), approve.Challenge, credentialID, approve.Digest, false, "bad signature"},
 		{"not enrolled", p, approve.Challenge, []byte("another"), approve.Digest, false, "not enrolled"},
-		{"a changed byte", p, approve.Challenge, credential, approve.Digest, true, "bad signature"},
-		{"in a frame", p.But(func(p *passkeytest.Passkey) { p.Behind = `,"crossOrigin":true}` }), approve.Challenge, credential, approve.Digest, false, "bad signature"},
+		{"a changed byte", p, approve.Challenge, credentialID, approve.Digest, true, "bad signature"},
+		{"in a frame", p.But(func(p *passkeytest.Passkey) { p.Behind = `,"crossOrigin":true}` }), approve.Challenge, credentialID, approve.Digest, false, "bad signature"},
 	} {
 		client, data, signature := tc.p.Answer(tc.challenge)
 		if tc.change {
@@ -166,10 +166,10 @@ func TestPasskeyDecides(t *testing.T) {
 		t.Fatalf("it is %s", a.State)
 	}
 	client, data, signature := p.Answer(approve.Challenge)
-	if status, said := w.decided(token, id, "approve", approve.Digest, credential, client, data, signature); status != http.StatusOK || !strings.Contains(said, `"state":"approved"`) {
+	if status, said := w.decided(token, id, "approve", approve.Digest, credentialID, client, data, signature); status != http.StatusOK || !strings.Contains(said, `"state":"approved"`) {
 		t.Fatalf("the passkey: %d %s", status, said)
 	}
-	if _, said := w.decided(token, id, "approve", approve.Digest, credential, client, data, signature); !strings.Contains(said, "APPROVAL_DECIDED") {
+	if _, said := w.decided(token, id, "approve", approve.Digest, credentialID, client, data, signature); !strings.Contains(said, "APPROVAL_DECIDED") {
 		t.Errorf("a second time: %s", said)
 	}
 	if w.call(token, "approval.get", map[string]any{"approvalId": id}, &a); a.Decision == nil || a.Decision.By != "ann@laptop" {

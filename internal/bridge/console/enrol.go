@@ -88,6 +88,51 @@ func (p passkeys) find(id []byte) (ssh.PublicKey, error) {
 	return nil, errNotEnrolled
 }
 
+// credential is an enrolled passkey for a browser, with the name under which decisions by it are
+// recorded. The name is empty if the list of signers does not have the key.
+type credential struct {
+	ID   bytes64 `json:"id"`
+	Name string  `json:"name,omitzero"`
+}
+
+// credentials returns the enrolled passkeys.
+func (c *Console) credentials() ([]credential, error) {
+	keys, err := readPasskeys(c.o.Passkeys)
+	if err != nil {
+		return nil, err
+	}
+	list := &sshsig.Signers{}
+	if path := c.o.Signers(); path != "" && len(keys.Passkeys) > 0 {
+		if list, err = (sshsig.File{Path: path, Key: "approvals.allowed_signers"}).Load(); err != nil {
+			return nil, err
+		}
+	}
+	all := make([]credential, 0, len(keys.Passkeys))
+	for _, k := range keys.Passkeys {
+		key, err := k.public()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, credential{k.CredentialID, list.NameOf(key, api.ApprovalNamespace)})
+	}
+	return all, nil
+}
+
+// names are those under which the decisions of the enrolled passkeys are recorded.
+func (c *Console) names() []string {
+	names := []string{}
+	all, err := c.credentials()
+	if err != nil {
+		c.o.Log.Warn("cannot name the enrolled passkeys", "error", err)
+	}
+	for _, one := range all {
+		if one.Name != "" && !slices.Contains(names, one.Name) {
+			names = append(names, one.Name)
+		}
+	}
+	return names
+}
+
 // add writes the file with one more passkey.
 func (p passkeys) add(path string, k passkey) error {
 	if len(p.Passkeys) >= maxPasskeys {
@@ -241,7 +286,7 @@ func (c *Console) enrolKey(q *request) (answer, *refusal) {
 			return nil, refuse(http.StatusInternalServerError, api.InternalError, "the list of signers has the key, and the console has not: %v", err)
 		}
 		c.report(q.Context(), consoleapi.ConsoleReportParams{Event: consoleapi.Enrolled, Process: q.process, Digest: done.Digest, Fingerprint: ssh.FingerprintSHA256(key)})
-		return map[string]string{"line": done.Line}, nil
+		return map[string]any{"line": done.Line, "signers": c.names()}, nil
 	case <-late.C:
 	case <-q.Context().Done():
 	}

@@ -164,8 +164,8 @@ func (w *world) serve() {
 			return client.Dial(ctx, w.path("run/operator.sock"), client.WithDropEvents())
 		},
 		Health: func(context.Context) (any, error) { return []map[string]string{{"check": "machine"}}, nil },
-		Clicks: func() bool { return w.clicks },
-		Log:    slog.New(slog.NewTextHandler(&w.log, nil)), Now: w.clock.now,
+		Clicks: func() bool { return w.clicks }, Signers: func() string { return w.path("signers") },
+		Log: slog.New(slog.NewTextHandler(&w.log, nil)), Now: w.clock.now,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

@@ -207,6 +207,13 @@ func (s *command) serve(ctx context.Context, p places, place console.Place, page
 			cfg, err := s.Places()
 			return err == nil && cfg.Console.Decide == config.DecideSession
 		},
+		Signers: func() string {
+			cfg, err := s.Places()
+			if err != nil {
+				return ""
+			}
+			return cfg.Approvals.AllowedSigners
+		},
 		Log: slog.New(slog.NewTextHandler(s.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})), Now: time.Now,
 	}).Serve(ctx, pages, control)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/api/client"
 	"github.com/openclawos/ocipd/internal/approval/describe"
@@ -193,6 +194,24 @@ func TestKinds(t *testing.T) {
 	w.browse(1280, 900, "light", "/waiting")
 	w.until(`[...document.querySelectorAll(".list .kind")].some((e) => e.textContent === "tool call") || [...document.querySelectorAll(".list .row")].some((e) => e.textContent.includes("rm -r build"))`)
 	permission := w.waits(api.ApprovalOfPermission)
+	row := `[...document.querySelectorAll(".list .row")].find((e) => e.textContent.includes("rm -r build"))`
+	w.until(row + `.querySelector(".who").textContent.endsWith("Export invoices")`)
+	// The column of the time that is left has room for the longest.
+	if wide := eval[float64](w, `(() => {
+		const left = `+row+`.querySelector(".left"), text = left.cloneNode(), room = left.getBoundingClientRect().width;
+		text.textContent = "58 min left";
+		text.style.cssText = "position: absolute; width: max-content";
+		left.after(text);
+		const { width } = text.getBoundingClientRect();
+		text.remove();
+		return width - room;
+	})()`); wide > 0 {
+		t.Errorf("the time that is left needs %g pixels more", wide)
+	}
+	// The task's page has the request, as the list of tasks says.
+	w.visit("/tasks/" + j.id)
+	w.until(`document.querySelector("a[href='#/waiting/` + permission + `']") && !document.querySelector(".one").textContent.includes("Nothing was asked")`)
+	w.until(`[...document.querySelectorAll(".events li")].some((e) => e.textContent.includes("task transitioned to executing"))`)
 	w.decides(permission, "a")
 	if got := <-answered; got["decision"] != "allow" {
 		t.Errorf("the tool call is answered with %v", got)
@@ -212,6 +231,10 @@ func TestKinds(t *testing.T) {
 			t.Errorf("the request about %s is a %s in state %s, want %s", key, a.Kind, a.State, want)
 		}
 	}
+
+	// Two requests of one actor differ in their effects.
+	w.visit("/tasks/" + j.id)
+	w.until(`(() => { const said = [...document.querySelectorAll(".one p:has(a[href^='#/waiting/'])")].map((e) => e.textContent); return said.some((s) => s.includes("Tell ops asked")) && said.some((s) => s.includes("Tell dev asked")); })()`)
 
 	held := w.offers(alice)
 	w.decides(held, "t", sets("dialog textarea", "The review comes when it is done."))
@@ -343,4 +366,59 @@ func TestOutcomeOfARun(t *testing.T) {
 	if said := eval[string](w, `document.querySelector(".one").textContent`); !strings.Contains(said, "ocipd task effect settle --task "+j.id) {
 		t.Errorf("the task's page has no command: %q", said)
 	}
+}
+
+// TestNoApproval says why a request cannot be approved, in place of the way to approve it.
+func TestNoApproval(t *testing.T) {
+	w := begin(t, acme)
+	w.people()
+	w.browse(1280, 500, "light", "/waiting")
+	w.until(`document.querySelectorAll(".list .row").length === 2`)
+	w.answer = func(method string, result jsontext.Value) jsontext.Value {
+		if method != "approval.get" {
+			return result
+		}
+		var a api.Approval
+		if err := decode(result, &a); err != nil {
+			t.Error(err)
+		}
+		a.Approvable, a.Blocked = false, "the agent is no longer configured as it was"
+		return encode(a)
+	}
+	w.do(click(".list .row"))
+	w.until(`document.querySelector(".decide [role=status]")?.textContent.includes("It cannot be approved: the agent is no longer configured as it was")`)
+	if said := eval[string](w, `document.querySelector(".decide [role=status]").textContent`); strings.Contains(said, "to approve") {
+		t.Errorf("the page says %q", said)
+	}
+	w.do(chromedp.Evaluate[chromedp.Void](end))
+	w.until(`document.querySelector(".decide .four") && document.querySelector(".decide [role=status]").textContent.includes("It cannot be approved")`)
+	if !eval[bool](w, `document.querySelector(".decide .primary").disabled`) {
+		t.Error("the request can be approved")
+	}
+}
+
+// TestMessagesAreKept has the filter, the result and the time of Messages after a record was opened, by
+// the browser's way back, by the page's, and by the key.
+func TestMessagesAreKept(t *testing.T) {
+	w := begin(t, acme)
+	w.people()
+	w.browse(1280, 800, "light", "/messages")
+	w.until(`document.querySelectorAll(".list .row").length > 4`)
+	w.do(sets("[data-filter]", "agent:agent-alice-1"), chromedp.Evaluate[chromedp.Void](`[...document.querySelectorAll(".chip")].find((e) => e.textContent === "Held").click(); [...document.querySelectorAll(".chip")].find((e) => e.textContent === "24h").click(); undefined`))
+	kept := `document.querySelector("[data-filter]")?.value === "agent:agent-alice-1" && [...document.querySelectorAll(".chip.on:not(a)")].map((e) => e.textContent).join() === "Held,24h" && document.querySelectorAll(".list .row").length === 1`
+	w.until(kept)
+	for name, back := range map[string]chromedp.Action[chromedp.Void]{
+		"the browser": chromedp.Evaluate[chromedp.Void](`history.back(); undefined`), "the page": click(".back"), "the key": press("\x1b"),
+	} {
+		w.do(click(".list .row"))
+		w.until(`document.querySelector(".steps")`)
+		w.do(back)
+		w.until(`document.querySelector(".list") && ` + kept)
+		if hash := eval[string](w, `location.hash`); hash != "#/messages?q=agent%3Aagent-alice-1&result=require_approval&since=24h" {
+			t.Errorf("after %s the address is %q", name, hash)
+		}
+	}
+	// The tab shows all again.
+	w.do(click(`.tab[href="#/messages"]`))
+	w.until(`document.querySelector("[data-filter]").value === "" && document.querySelectorAll(".list .row").length > 4`)
 }

@@ -76,6 +76,12 @@ func served(t *testing.T, clicks bool, made func(dir, origin string) string) (w 
 	}
 	process := console.New(console.Options{
 		Place: place, Runtime: w.path("run"), Passkeys: w.path("passkeys.json"), Dial: w.operator, Now: time.Now, Clicks: func() bool { return clicks },
+		Signers: func() string {
+			if _, err := os.Stat(w.path("signers")); err != nil {
+				return ""
+			}
+			return w.path("signers")
+		},
 		Health: func(context.Context) (any, error) {
 			return []map[string]string{{"check": "socket", "health": "pass", "text": "the operator socket answers"}}, nil
 		},
@@ -128,8 +134,9 @@ func (w *world) enrolled(control string) {
 	w.until(`document.querySelector(".said")?.textContent.includes("me@laptop")`)
 }
 
-// approve opens the first request, and asks for a signature of its approval.
-func (w *world) approve() {
+// approve opens the first request, and asks for a signature of its approval once all of the
+// expressions hold.
+func (w *world) approve(shown ...string) {
 	w.Helper()
 	w.visit("/waiting")
 	w.until(`document.querySelectorAll(".list .row").length === 2`)
@@ -139,6 +146,9 @@ func (w *world) approve() {
 	w.until(`(() => { ` + end + `; return !document.querySelector(".decide .primary").disabled })()`)
 	w.do(press("a"))
 	w.until(`document.querySelector("dialog .primary:not(:disabled)")?.textContent.includes("passkey")`)
+	for _, expression := range shown {
+		w.until(expression)
+	}
 	w.do(click("dialog .primary"))
 	w.until(`document.querySelector(".said")?.textContent.includes("approved") || document.querySelector("dialog .fault")`)
 }
@@ -263,8 +273,15 @@ func TestPasskey(t *testing.T) {
 	w, control, _ := signed(t)
 	w.do(chromedp.Evaluate[chromedp.Void](instrument))
 	w.until(`document.querySelectorAll(".list .row").length === 2`)
+	w.until(`document.querySelector("header .person").textContent.includes("uid:")`)
 	w.enrolled(control)
-	w.approve()
+	// The page has the name of the record, also where there is little room, and after it is loaded anew.
+	w.until(`document.querySelector("header .person bdi").textContent === "me@laptop"`)
+	w.browse(900, 700, "light", "")
+	w.until(`document.querySelector("header .person bdi").textContent === "me@laptop" && document.querySelector("header .person").clientWidth > 40`)
+	w.browse(1280, 900, "light", "")
+	w.do(chromedp.Evaluate[chromedp.Void](instrument))
+	w.approve(`document.querySelector("dialog .muted.small").textContent.includes("Recorded as me@laptop, signed by your passkey") && [...document.querySelectorAll(".fact .fv")].some((e) => e.textContent === "me@laptop")`)
 	if fault := eval[string](w, `document.querySelector("dialog .fault")?.textContent ?? ""`); fault != "" {
 		t.Fatal(fault)
 	}

@@ -58,7 +58,7 @@ func serveConsole(dir string) error {
 			return client.Dial(ctx, filepath.Join(dir, "run/operator.sock"))
 		},
 		Health: func(context.Context) (any, error) { return []any{}, nil },
-		Clicks: func() bool { return false },
+		Clicks: func() bool { return false }, Signers: func() string { return "" },
 	})
 	fmt.Println(place.Origin())
 	return process.Serve(ctx, pages, commands)

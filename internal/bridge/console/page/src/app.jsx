@@ -1,8 +1,8 @@
 // The page: its header, its five screens, and the keys that go between them.
 import { h, render, Fragment } from "preact";
 import { useState, useEffect, useLayoutEffect } from "preact/hooks";
-import { enter, follow, link as daemon, lost, person, phase, status } from "./daemon.js";
-import { go, reread, route } from "./route.js";
+import { enter, follow, link as daemon, lost, decider, phase, status } from "./daemon.js";
+import { back, go, reread, route } from "./route.js";
 import { Ask, Copy, Empty, at, clock, count } from "./parts.jsx";
 import { Text } from "./text.jsx";
 import { Now } from "./now.jsx";
@@ -53,7 +53,7 @@ function App() {
       if (place >= 0) go([...SCREENS, ...PICTURES][place][0]);
       else if (e.key === "?") setHelp(true);
       else if (e.key === "/") document.querySelector("[data-filter]")?.focus();
-      else if (e.key === "Escape" && here.id) go(here.screen);
+      else if (e.key === "Escape" && here.id) location.hash = back(here.screen);
       else if (/^(j|k|ArrowDown|ArrowUp)$/.test(e.key) && document.querySelector("[data-list]") && !e.target.closest?.("[data-list],pre")) {
         const list = document.querySelector("[data-list]");
         list.focus();
@@ -71,7 +71,7 @@ function App() {
       <a class="brand" href="#/now">ocipd{s?.audit?.log && <small><Text s={s.audit.log} /></small>}</a>
       <nav class="tabs" aria-label="Screens">{SCREENS.map(([k, name, mark], i) => <a href={"#/" + k} class={"tab" + (tab === k ? " on" : "")} aria-current={here.screen === k ? "page" : tab === k ? "true" : undefined} title={"key " + (i + 1)}><i aria-hidden="true">{mark}</i><span>{name}</span>{k === "waiting" && total.value > 0 && <b class="n">{total.value > 999 ? "999+" : count(total.value)}</b>}</a>)}</nav>
       <span class={"live" + (live ? "" : " gone")} role="status"><i aria-hidden="true" />{live ? "live" : since ? "gone since " + clock(since) : "connecting"}</span>
-      <a class="person" href="#/enrol" title="Your decisions are recorded under this name, or the name of your passkey. Add a passkey here."><Text s={person.value} /></a>
+      <a class="person" href="#/enrol" title="Your decisions on this page are recorded under this name. Add a passkey here."><span class="hide">You decide as </span><Text s={decider.value} /></a>
       <button class="stop" onClick={() => setStopping(true)}><i aria-hidden="true">■</i> Stop</button>
     </header>
     <Paused />

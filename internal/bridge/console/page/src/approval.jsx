@@ -1,7 +1,7 @@
 // One request: all that the terminal shows of it, in the same words, and the decision.
-import { h } from "preact";
+import { h, Fragment } from "preact";
 import { useState, useEffect, useLayoutEffect, useRef } from "preact/hooks";
-import { ask, whole, waiting, person, link as daemon } from "./daemon.js";
+import { ask, whole, waiting, decider, person, signers, link as daemon } from "./daemon.js";
 import { Text, Marked, oddIn } from "./text.jsx";
 import { Ask, Copy, Empty, Fault, Level, at, kind, now, span, useLoad } from "./parts.jsx";
 import { groups, KINDS } from "./waiting.jsx";
@@ -84,6 +84,7 @@ function Decide({ a, shown, decision, close, done, stale }) {
     setBusy(false);
   };
   const command = texts?.command;
+  const names = [...new Set((texts?.credentials ?? []).map((c) => c.name).filter(Boolean))];
   const here = texts && (texts.credentials?.length > 0 || texts.click);
   return <Ask title={TITLES[decision] + "?"} close={close} wide>
     <form onSubmit={decide}>
@@ -96,7 +97,7 @@ function Decide({ a, shown, decision, close, done, stale }) {
       {texts?.text && <details><summary>The text that is signed</summary><pre class="signed" tabIndex={0}><Text s={texts.text} lines /></pre></details>}
       <Fault e={error} />
       {texts && !here && <div class="fallback"><p>{texts.signature ? "No passkey of this page may decide. Decide in a terminal, or add one:" : "Clicks alone decide nothing here. Decide in a terminal:"}</p>{command && <Copy text={command} />}{texts.signature && <a href={link("enrol")}>Add a passkey</a>}</div>}
-      {texts && here && <p class="muted small">Recorded as <b><Text s={person.value} /></b>{texts.credentials?.length ? ", signed by your passkey" : ", without a signature"}. {command && <span>In a terminal: <code><Text s={command} /></code></span>}</p>}
+      {texts && here && <p class="muted small">Recorded as <b><Text s={texts.credentials?.length ? names.join(" or ") || "the name of your passkey" : person.value} /></b>{texts.credentials?.length ? ", signed by your passkey" : ", without a signature"}. {command && <span>In a terminal: <code><Text s={command} /></code></span>}</p>}
       <div class="actions"><button type="button" onClick={close}>Cancel</button>
         {(!texts || here) && <button class={decision === "deny" ? "danger" : "primary"} disabled={!ready || busy || !daemon.value.live}>{busy ? "Waiting for your key…" : texts?.credentials?.length ? TITLES[decision] + " with passkey" : TITLES[decision]}</button>}</div>
     </form>
@@ -140,6 +141,8 @@ export function Approval({ id }) {
   if (!a) return <section class="screen"><p class="muted pad">Looking…</p></section>;
   const order = groups.value.flatMap((g) => g.map((x) => x.approvalId)), place = order.indexOf(id), next = order.filter((x) => x !== id)[Math.max(0, place)] || order.find((x) => x !== id);
   const soon = a.expiresAt - now.value < 600_000;
+  const blocked = !offered.includes("approve") ? "This request cannot be approved." : !a.approvable || a.blocked ? "It cannot be approved: " + (a.blocked || shown.instead) : "";
+  const rest = blocked ? offered.includes("takeover") && "Read to the end to take it over." : "read to the end to approve";
   const blocks = sections(shown.parts ?? []);
   const odd = oddIn(a.content || "");
   return <section class="screen one" aria-label="One request">
@@ -150,12 +153,12 @@ export function Approval({ id }) {
     {obstacle && <Difference obstacle={obstacle} />}
     {blocks.map((b) => <section class={"panel" + (b.parts.some((p) => p.kind === "quote") ? " quoted" : "")}>{b.head && <Part p={b.head} />}{b.parts.map((p) => <Part p={p} />)}</section>)}
     {a.state === "pending" && <section class="panel"><h2>If you decide</h2>
-      <div class="fact"><span class="fn">recorded as</span><span class="fv"><b><Text s={person.value} /></b>{a.signatureRequired && ", or as the name of your passkey"}</span></div>
+      <div class="fact"><span class="fn">recorded as</span><span class="fv"><b><Text s={decider.value} /></b>{a.signatureRequired && !signers.value.length && ", or as the name of your passkey"}</span></div>
       {a.exchange ? <div class="fact"><span class="fn">exchange</span><span class="fv">the rest of it can be approved too, within bounds</span></div> : a.noExchange && <div class="fact"><span class="fn">exchange</span><span class="fv"><Text s={a.noExchange} /></span></div>}
     </section>}
     <div ref={end} class="end">This is the end of the request.</div>
     {offered.length > 0 && <div class="decide" role="group" aria-label="Decide">
-      <span class="muted" role="status">{!daemon.value.live ? "the daemon does not answer" : seen === digest ? <span class="four"><Text s={shown.words} /></span> : "read to the end to approve"}</span>
+      <span class="muted" role="status">{!daemon.value.live ? "the daemon does not answer" : <Fragment>{blocked && <Fragment><Text s={blocked} /> </Fragment>}{seen === digest ? <span class="four"><Text s={shown.words} /></span> : rest}</Fragment>}</span>
       {offered.map((d) => <button class={{ approve: "primary", deny: "danger" }[d] || ""} disabled={!may(d)} onClick={() => setAsking(d)}><kbd aria-hidden="true">{Object.keys(KEYS).find((k) => KEYS[k] === d)}</kbd>{TITLES[d]}</button>)}
     </div>}
     {asking && <Decide a={a} shown={shown} decision={asking} close={() => setAsking("")}

@@ -1,5 +1,5 @@
 // The process behind the page: its session, its calls, and its one stream.
-import { signal, batch } from "@preact/signals";
+import { batch, computed, signal } from "@preact/signals";
 import { base64url, hex, utf8 } from "./bytes.js";
 
 const KEY = "ocipd.key";
@@ -7,6 +7,13 @@ const KEY = "ocipd.key";
 // phase: "out" without a session, "in" with one. link says whether the daemon answers.
 export const phase = signal(sessionStorage.getItem(KEY) ? "in" : "out");
 export const person = signal(sessionStorage.getItem("ocipd.person") || "");
+
+// signers are the names of the enrolled passkeys, and decider is the name under which a decision on
+// this page is recorded: that of the passkey which signs it, or else the person's.
+export const signers = signal(JSON.parse(sessionStorage.getItem("ocipd.signers") || "[]"));
+export const decider = computed(() => signers.value.join(" or ") || person.value);
+export const named = (names) => { sessionStorage.setItem("ocipd.signers", JSON.stringify(names ?? [])); signers.value = names ?? []; };
+
 export const link = signal({ live: false, since: 0, because: "" });
 export const status = signal(null);
 export const lost = signal("");
@@ -104,6 +111,7 @@ export const call = async (method, params) => (await whole(method, params)).resu
 function leave(why) {
   sessionStorage.removeItem(KEY);
   sessionStorage.removeItem("ocipd.person");
+  sessionStorage.removeItem("ocipd.signers");
   open?.abort();
   open = fresh = null;
   queue = [];
@@ -115,6 +123,7 @@ function leave(why) {
     waiting.rev.value++;
     status.value = null;
     person.value = "";
+    signers.value = [];
     link.value = { live: false, since: 0, because: "" };
     phase.value = "out";
     lost.value = why;
@@ -129,10 +138,10 @@ export async function enter() {
   history.replaceState(null, "", "/");
   try {
     const nonce = random(16);
-    const { person: name } = await (await send(code, "/session", {}, nonce)).json();
+    const { person: name, signers: names } = await (await send(code, "/session", {}, nonce)).json();
     sessionStorage.setItem(KEY, await mac(code, "ocipd console session\0" + nonce));
     sessionStorage.setItem("ocipd.person", name);
-    batch(() => { person.value = name; phase.value = "in"; lost.value = ""; });
+    batch(() => { person.value = name; named(names); phase.value = "in"; lost.value = ""; });
   } catch (e) {
     lost.value = e.status === 401 && e.message !== OTHER ? "This link was used, or is older than a minute." : e.message;
   }

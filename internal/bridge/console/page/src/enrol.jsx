@@ -1,7 +1,7 @@
 // A passkey is enrolled at the terminal: the page shows that it is the person's by the code there.
 import { h } from "preact";
 import { useState } from "preact/hooks";
-import { ask } from "./daemon.js";
+import { ask, named } from "./daemon.js";
 import { Copy, Fault } from "./parts.jsx";
 import { Text } from "./text.jsx";
 import { enrol, refused } from "./passkey.js";
@@ -13,7 +13,9 @@ export function Enrol() {
     setError(null);
     try {
       const made = await enrol().catch((e) => { throw refused(e); });
-      setLine((await ask("/enrol", { code, ...made })).line || "The terminal has the line of your key.");
+      const got = await ask("/enrol", { code, ...made });
+      named(got.signers);
+      setLine(got.line || "The terminal has the line of your key.");
     } catch (err) { setError(err); }
   };
   return <section class="screen"><h1>Add a passkey</h1><div class="panel">

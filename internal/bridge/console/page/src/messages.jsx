@@ -6,7 +6,7 @@ import { List } from "./list.jsx";
 import { Text, visible } from "./text.jsx";
 import { Copy, Empty, Facts, Fault, Level, Name, Verdict, at, bytes, clock, count, day, kind, plural, quoted, short, useLoad, words } from "./parts.jsx";
 import { check } from "./verify.js";
-import { go, link, route } from "./route.js";
+import { back, go, link, route, stay } from "./route.js";
 import { Inside, iso } from "./trends.jsx";
 import { FILTERS } from "./tables.js";
 
@@ -112,6 +112,10 @@ export function Messages() {
   useEffect(() => { setLine(query.q ?? ""); setResult(query.result ?? ""); setSince(moment(query.since)); setUntil(moment(query.until)); }, [route.value]);
   const { filter, unknown } = useMemo(() => parse(line), [line]);
   const full = result ? { ...filter, result } : filter;
+  const shown = { ...(line && { q: line }), ...(result && { result }), ...(since && { since }), ...(until && { until }) };
+  const keep = () => stay("messages", shown);
+  // Browsers bound how often an address changes: it is that of a line whose typing has paused.
+  useEffect(() => { const timer = setTimeout(keep, 200); return () => clearTimeout(timer); }, [line, result, since, until]);
   const { rows, error, loading, more, whole } = usePages(full, since, until);
   return <section class="screen messages" aria-label="Messages">
     <div class="bar"><h1>Messages</h1><Inside here="messages" />
@@ -122,7 +126,7 @@ export function Messages() {
       <datalist id="filters">{FILTERS.map(([, flag, help]) => <option value={flag + ":"}>{help}</option>)}</datalist></div>
     <div class="sub"><Copy text={commandOf(full, since, until)} />{unknown.length > 0 && <span class="t-bad">No filter is called <Text s={unknown.join(", ")} />.</span>}<span class="muted">{count(rows.length)}{!whole && "+"}</span></div>
     <Fault e={error} />
-    {rows.length ? <List rows={rows} keyOf={(r) => r.seq} draw={(r) => <Row r={r} />} open={(r) => go(...target(r))} more={more} label="Records, newest first" height={38} tall={66} />
+    {rows.length ? <List rows={rows} keyOf={(r) => r.seq} draw={(r) => <Row r={r} />} open={(r) => { keep(); go(...target(r)); }} more={more} label="Records, newest first" height={38} tall={66} />
       : loading ? <p class="muted pad">Looking…</p> : Object.keys(full).length || since || until ? <Empty mark="·">No record has all of this.</Empty>
       : <Empty mark="·" command="ocipd demo">No message was decided yet. To see some:</Empty>}
   </section>;
@@ -188,13 +192,13 @@ export function Message({ id }) {
     }
     return (await call("audit.query", { filter: { dispatch: id }, limit: 1000 })).records.toReversed();
   }, [id, seen]);
-  if (error) return <section class="screen"><a class="back" href="#/messages">‹ Messages</a><Fault e={error} /></section>;
+  if (error) return <section class="screen"><a class="back" href={back("messages")}>‹ Messages</a><Fault e={error} /></section>;
   if (!value) return <section class="screen"><p class="muted pad">Looking…</p></section>;
-  if (!value.length) return <section class="screen"><a class="back" href="#/messages">‹ Messages</a><Empty mark="·">The log has no record of this message.</Empty></section>;
+  if (!value.length) return <section class="screen"><a class="back" href={back("messages")}>‹ Messages</a><Empty mark="·">The log has no record of this message.</Empty></section>;
   const first = value.find((r) => r.policyResult) ?? value[0], [from, to] = ends(first);
   const exchange = value.find((r) => r.exchangeId)?.exchangeId;
   return <section class="screen one" aria-label="One message">
-    <nav class="crumb"><a class="back" href="#/messages">‹ Messages</a><Copy text={alone ? "ocipd audit show " + alone[1] : "ocipd audit query --dispatch " + quoted(id)} /></nav>
+    <nav class="crumb"><a class="back" href={back("messages")}>‹ Messages</a><Copy text={alone ? "ocipd audit show " + alone[1] : "ocipd audit query --dispatch " + quoted(id)} /></nav>
     <h1><Text s={short(from || "ocipd")} />{to && <Fragment> → <Text s={short(to)} /></Fragment>}</h1>
     <p class="lead"><Verdict v={first.policyResult} /><Level s={first.classification} />{first.code && <b><Text s={words(first.code)} /></b>}<span class="muted">{at(first.time)}, {plural(value.length, "record")}{first.contentBytes ? ", " + bytes(first.contentBytes) : ""}</span></p>
     <ol class="steps">{value.map((r) => <Step key={r.seq} r={r} of={first} />)}</ol>

@@ -29,7 +29,7 @@ export async function sign({ text, challenge, credentials }, a, asked) {
   if (!await covers(text, a, asked) || base64url(made) !== challenge) throw new Error("What the console wants signed is not the decision on this screen. Nothing was signed or decided.");
   const got = await navigator.credentials.get({ publicKey: {
     challenge: made, rpId: location.hostname, userVerification: "required", timeout: 120_000,
-    allowCredentials: credentials.map((id) => ({ type: "public-key", id: bytes(id) })),
+    allowCredentials: credentials.map((c) => ({ type: "public-key", id: bytes(c.id) })),
   } });
   return {
     credentialId: got.id, clientDataJSON: base64url(got.response.clientDataJSON),

@@ -1,11 +1,11 @@
 // Tasks: what they ask people, and how far each is.
 import { h, Fragment } from "preact";
 import { useState } from "preact/hooks";
-import { call } from "./daemon.js";
+import { call, waiting } from "./daemon.js";
 import { List } from "./list.jsx";
 import { Text } from "./text.jsx";
 import { Ask, Copy, Empty, Facts, Fault, Level, Name, ago, at, kind, now, quoted, useLoad, words } from "./parts.jsx";
-import { useQuestions, Question } from "./waiting.jsx";
+import { KINDS, Question, useQuestions } from "./waiting.jsx";
 import { go, link } from "./route.js";
 
 const TaskRow = ({ t }) => <Fragment>
@@ -62,6 +62,10 @@ export function Task({ id }) {
   const [kill, setKill] = useState(null);
   if (error && !t) return <section class="screen"><a class="back" href="#/tasks">‹ Tasks</a><Fault e={error} /></section>;
   if (!t) return <section class="screen"><p class="muted pad">Looking…</p></section>;
+  // Its tool calls wait among the requests, and are none of its approvals.
+  waiting.rev.value;
+  const calls = [...waiting.rows.values()].filter((a) => a.taskId === id && !t.approvals?.some((x) => x.approval_id === a.approvalId));
+  const effect = (a) => t.effects?.find((e) => e.effect_id === a.effect_id);
   return <section class="screen one" aria-label="One task">
     <nav class="crumb"><a class="back" href="#/tasks">‹ Tasks</a><Copy text={"ocipd task show " + quoted(id)} /></nav>
     <h1><Text s={t.title} /></h1>
@@ -69,7 +73,7 @@ export function Task({ id }) {
     {t.circuit_status === "open" && <p>A person closes the circuit: <Copy text={"ocipd task circuit close " + quoted(id)} /></p>}
     {t.unblock?.length > 0 && <section class="panel"><h2>What it waits for</h2>{t.unblock.map((u) => <p><Text s={u} lines /></p>)}</section>}
     {t.spec?.goal && <section class="panel"><h2>Goal</h2><figure class="quote"><pre tabIndex={0}><Text s={t.spec.goal} lines /></pre></figure>{t.spec.acceptance_criteria?.length > 0 && <ul class="points">{t.spec.acceptance_criteria.map((c) => <li><Text s={c} lines /></li>)}</ul>}</section>}
-    <section class="panel"><h2>Approvals</h2>{t.approvals?.length ? t.approvals.map((a) => <p><span class={a.status === "pending" ? "tag" : "kind"}><Text s={words(a.status)} /></span> <a href={link("waiting", a.approval_id)}>asked {at(a.asked_at)} by <Text s={a.requested_by} /></a>{a.resolved_by && <Fragment>, decided by <Text s={a.resolved_by} /></Fragment>}{a.note && <Fragment>: <Text s={a.note} /></Fragment>}</p>) : <p class="muted">Nothing was asked.</p>}</section>
+    <section class="panel"><h2>Approvals</h2>{calls.map((a) => <p><span class="tag">pending</span> {KINDS[a.kind]} <b><Text s={a.summary} max={400} /></b> <a href={link("waiting", a.approvalId)}>asked {at(a.askedAt)}</a></p>)}{t.approvals?.length ? t.approvals.map((a) => <p><span class={a.status === "pending" ? "tag" : "kind"}><Text s={words(a.status)} /></span> {effect(a) && <b><Text s={effect(a).requested_action || effect(a).side_effect_kind} /> </b>}<a href={link("waiting", a.approval_id)}>asked {at(a.asked_at)} by <Text s={a.requested_by} /></a>{a.resolved_by && <Fragment>, decided by <Text s={a.resolved_by} /></Fragment>}{a.note && <Fragment>: <Text s={a.note} /></Fragment>}</p>) : !calls.length && <p class="muted">Nothing was asked.</p>}</section>
     <section class="panel"><h2>Effects</h2>{t.effects?.length ? t.effects.map((e) => <article class="effect"><p><span class={has(e, "outcome_unknown") ? "tag" : "kind"}><Text s={words(e.state)} /></span> <b><Text s={e.requested_action || e.side_effect_kind} /></b> <span class="muted">planned by <Text s={e.planned_by} />{e.late && ", after the reviews"}</span></p>
       {(e.runs ?? []).map((r) => <Fragment><p class="muted">run {r.run}{r.compensation && ", which undoes it"}: <Text s={words(r.state)} /> by <Text s={r.actor} />, {at(r.started_at)}{r.ended_at && " to " + at(r.ended_at)}{r.settled_by && <Fragment>, settled by <Text s={r.settled_by} /></Fragment>}{r.evidence && <Fragment>: <Text s={r.evidence} lines /></Fragment>}</p>
         {r.receipt != null && <details><summary>receipt of run {r.run}</summary><pre class="signed" tabIndex={0}><Text s={json(r.receipt)} lines /></pre></details>}</Fragment>)}
@@ -77,7 +81,7 @@ export function Task({ id }) {
       {has(e, "outcome_unknown") && <Copy text={"ocipd task effect settle --task " + quoted(id)} />}</article>) : <p class="muted">No effect was planned.</p>}</section>
     <section class="panel"><h2>Reviews</h2>{t.reviews?.length ? t.reviews.map((r) => <article><p><span class="kind"><Text s={words(r.verdict)} /></span> <b><Text s={words(r.review_type)} /></b> by <Text s={r.actor} /> <span class="muted">{at(r.at)}{r.stale && ", of an older revision"}</span></p>{r.summary && <p><Text s={r.summary} lines /></p>}{(r.findings ?? []).map((f) => <p class="finding"><b><Text s={f.severity} /></b> <Text s={f.message} lines /> {f.file && <code><Text s={f.file + (f.line ? ":" + f.line : "")} /></code>}</p>)}</article>) : <p class="muted">Nobody has reviewed it.</p>}</section>
     <section class="panel"><h2>Attempts</h2>{t.attempts?.length ? t.attempts.map((x) => <p><span class="kind"><Text s={words(x.status)} /></span> attempt {x.ordinal} by <Text s={x.actor} /> <span class="muted">{at(x.started_at)}{x.ended_at && " to " + at(x.ended_at)}</span>{x.error_summary && <Fragment>: <Text s={x.error_summary} lines /></Fragment>}</p>) : <p class="muted">Nobody has begun.</p>}</section>
-    <section class="panel"><h2>Events</h2><ol class="events">{(t.events ?? []).map((e) => <li><span class="when">{at(e.at)}</span> <Text s={words(e.event).replaceAll(".", " ")} /> <span class="muted"><Text s={e.actor} />{e.reason && <Fragment>: <Text s={e.reason} lines /></Fragment>}</span></li>)}</ol><a href={link("messages", "", { q: "task:" + id })}>All records ›</a></section>
+    <section class="panel"><h2>Events</h2><ol class="events">{(t.events ?? []).map((e) => <li><span class="when">{at(e.at)}</span> <Text s={words(e.event).replaceAll(".", " ")} />{e.now?.phase && <b> to <Text s={words(e.now.phase)} /></b>} <span class="muted"><Text s={e.actor} />{e.reason && <Fragment>: <Text s={e.reason} lines /></Fragment>}</span></li>)}</ol><a href={link("messages", "", { q: "task:" + id })}>All records ›</a></section>
     {kill && <Kill task={id} effect={kill} close={() => setKill(null)} done={() => { setKill(null); again(); }} />}
   </section>;
 }
