@@ -17,6 +17,7 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/store"
+	"github.com/openclawos/ocipd/internal/store/db"
 	"go.uber.org/zap"
 )
 
@@ -43,11 +44,13 @@ type world struct {
 	answer any
 	// did lists the subjects' calls, and told the outcomes for the apps that asked.
 	did, told []string
+	// altered has the tables of altered rows.
+	altered chan string
 }
 
 func open(t *testing.T) *world {
 	t.Helper()
-	o := &world{t: t, path: filepath.Join(t.TempDir(), "ocipd.db"), effect: "deploy", needed: 1}
+	o := &world{t: t, path: filepath.Join(t.TempDir(), "ocipd.db"), effect: "deploy", needed: 1, altered: make(chan string, 8)}
 	o.now.Store(1_000_000)
 	o.rules.Subject = func(r *approval.Request) (approval.Subject, error) { return &effect{o, r}, nil }
 	o.start()
@@ -58,7 +61,10 @@ func open(t *testing.T) *world {
 func (o *world) start() {
 	o.t.Helper()
 	var err error
-	o.store, err = store.Open(o.t.Context(), store.Options{Path: o.path, Clock: o.clock, Log: zap.NewNop()})
+	o.store, err = store.Open(o.t.Context(), store.Options{Path: o.path, Clock: o.clock, Log: zap.NewNop(), Altered: func(table, _ string) *store.Change {
+		o.altered <- table
+		return &store.Change{Records: []*audit.Record{{ID: o.newID(), ActionType: audit.ActionSecurity, Event: "altered_row"}}}
+	}})
 	if err != nil {
 		o.t.Fatal(err)
 	}
@@ -541,6 +547,56 @@ func TestWatch(t *testing.T) {
 	list, err := o.List(t.Context(), &api.ApprovalListParams{})
 	if err != nil || list.Total != 1 || !strings.Contains(string(list.Approvals[0]), `"approvalId":"`+second.ApprovalID+`"`) {
 		t.Errorf("the list is %s, %v", list.Append(nil), err)
+	}
+}
+
+// A request whose row somebody else has changed, deleted or made unreadable is on record, and ends no
+// stream of others.
+func TestWatchPassesAlteredRows(t *testing.T) {
+	unreadable := func(w *db.Writer, id string) error {
+		_, err := w.Amend("a row", "approvals", func(row []db.Value) {
+			const body = 8
+			row[body] = db.Text(`{"v":77}`)
+		}, `id = ?`, db.Text(id))
+		return err
+	}
+	script := func(text string) func(*db.Writer, string) error {
+		return func(w *db.Writer, id string) error { return w.Exec("a row", text, db.Text(id)) }
+	}
+	for what, edit := range map[string]func(w *db.Writer, id string) error{
+		"changed": script(`UPDATE main.approvals SET app_id = 'x' WHERE id = ?`), "deleted": script(`DELETE FROM main.approvals WHERE id = ?`), "unreadable": unreadable,
+	} {
+		o := open(t)
+		news, done := make(stream), make(chan error, 1)
+		ctx, leave := context.WithCancel(t.Context())
+		go func() { done <- o.Watch(ctx, news) }()
+		<-news
+		// The stream waits for its reader with this one.
+		o.ask("first")
+		broken := o.ask("of another tenant")
+		_, err := o.store.Commit(&store.Change{Records: []*audit.Record{{ID: o.newID(), ActionType: audit.ActionSecurity, Event: "edited"}},
+			Parts: []store.Part{store.Rows{Put: func(w *db.Writer) error { return edit(w, broken.ApprovalID) }}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		last := o.ask("last")
+		for told := ""; told != last.ApprovalID; {
+			select {
+			case one := <-news:
+				if told = one.Approval.ApprovalID; told == broken.ApprovalID {
+					t.Errorf("%s: it is shown", what)
+				}
+			case err := <-done:
+				t.Fatalf("%s: the stream ends: %v", what, err)
+			}
+		}
+		if table := <-o.altered; table != "approvals" {
+			t.Errorf("%s: on record is a row of %s", what, table)
+		}
+		leave()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: it ends with %v", what, err)
+		}
 	}
 }
 

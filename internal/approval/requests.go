@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit/fold"
 	"github.com/openclawos/ocipd/internal/store"
 )
 
@@ -89,7 +90,17 @@ func (q *Requests) Get(ctx context.Context, id string) (*Request, error) {
 	if err != nil {
 		return nil, err
 	}
-	return decode(stored)
+	return q.read(stored)
+}
+
+// read decodes a request. A row that the log agrees with and that cannot be decoded is somebody
+// else's.
+func (q *Requests) read(stored store.Approval) (*Request, error) {
+	r, err := decode(stored)
+	if err != nil {
+		err = errors.Join(err, store.Altered(q.o.Store, fold.Approvals, stored.ID))
+	}
+	return r, err
 }
 
 // OfExchange returns the pending requests of one agent's side of an exchange.
@@ -102,7 +113,7 @@ func (q *Requests) OfExchange(ctx context.Context, exchangeID, agent string) (li
 		if stored.Agent != agent {
 			continue
 		}
-		r, err := decode(stored)
+		r, err := q.read(stored)
 		if err != nil {
 			return nil, err
 		}

@@ -2,6 +2,7 @@ package approval
 
 import (
 	"context"
+	"errors"
 	"sync"
 
 	"github.com/openclawos/ocipd/internal/api"
@@ -93,7 +94,8 @@ func (q *Requests) WatchOf(ctx context.Context, own func(*Request) bool, s api.S
 	})
 }
 
-// follow hands over a watcher's changes.
+// follow hands over a watcher's changes. It leaves out a request whose row somebody else has changed or
+// deleted: the store has that on record, and the row may be another tenant's.
 func (q *Requests) follow(ctx context.Context, w *watcher, take func(*Request) error) error {
 	for {
 		select {
@@ -104,6 +106,9 @@ func (q *Requests) follow(ctx context.Context, w *watcher, take func(*Request) e
 		for _, id := range w.take() {
 			r, err := q.Get(ctx, id)
 			if err != nil {
+				if _, altered := errors.AsType[*store.AlteredError](err); altered || api.AsError(err).Code == api.NotFound {
+					continue
+				}
 				return err
 			}
 			if err := take(r); err != nil {
