@@ -217,7 +217,7 @@ func (p *Proxy) answerOf(ctx context.Context, q *request, of *shape, doc *node) 
 // answerDecided asks about an answer of the agent, or takes what was approved since.
 func (p *Proxy) answerDecided(ctx context.Context, q *request, s *said, exchange api.Object, sum [sha256.Size]byte, doc *node) (*decided, *gatelink.Refusal) {
 	p.mu.Lock()
-	id := p.held[sum]
+	id := p.held.get(sum)
 	p.mu.Unlock()
 	if id == "" {
 		d, held, no := p.outward(ctx, q.session, q.method.name, s, exchange, p.o.Origin+" (answer)")
@@ -226,10 +226,7 @@ func (p *Proxy) answerDecided(ctx context.Context, q *request, s *said, exchange
 		}
 		id = held
 		p.mu.Lock()
-		if len(p.held) >= maxKnown {
-			clear(p.held)
-		}
-		p.held[sum] = id
+		p.held.put(q.session, sum, id)
 		p.mu.Unlock()
 	}
 	over := time.NewTimer(p.o.Hold)
@@ -240,17 +237,17 @@ func (p *Proxy) answerDecided(ctx context.Context, q *request, s *said, exchange
 			// Nobody asks for it again.
 			p.withdraw(id, "the notification has waited too long")
 			p.mu.Lock()
-			delete(p.held, sum)
+			p.held.forget(q.session, sum)
 			p.mu.Unlock()
 		case q.method.decided == asMessage:
 			l := &late{approval: id, done: make(chan struct{})}
 			l.end(doc.clone(), nil)
-			p.keep(q.given, l, p.o.Now())
+			p.keep(q, l, p.o.Now())
 		}
 		return nil, heldBy(id)
 	}
 	p.mu.Lock()
-	delete(p.held, sum)
+	p.held.forget(q.session, sum)
 	p.mu.Unlock()
 	return p.redeem(ctx, id)
 }

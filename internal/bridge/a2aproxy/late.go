@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
-	"maps"
 	"net/http"
 	"sync"
 	"time"
@@ -16,7 +15,7 @@ import (
 // late is a request whose answer comes after its call: its message waits for a person, or its
 // answer does. The same request is answered with the answer.
 type late struct {
-	approval string
+	approval, session string
 	// done is closed when the answer is there, or no is why there is none.
 	done chan struct{}
 	over sync.Once
@@ -42,19 +41,22 @@ func (q *request) sum(incoming bool) [sha256.Size]byte {
 }
 
 // keep has a request answered later.
-func (p *memory) keep(sum [sha256.Size]byte, l *late, now time.Time) {
+func (p *memory) keep(q *request, l *late, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	maps.DeleteFunc(p.late, func(_ [sha256.Size]byte, l *late) bool { return now.Sub(l.at) > lateTime })
-	if l.at = now; len(p.late) < maxLate {
-		p.late[sum] = l
+	for sum, other := range p.late.values {
+		if now.Sub(other.at) > lateTime {
+			p.late.forget(other.session, sum)
+		}
 	}
+	l.session, l.at = q.session, now
+	p.late.put(q.session, q.given, l)
 }
 
 // joined answers a request that is the same as an earlier one whose answer is late.
 func (p *Proxy) joined(w http.ResponseWriter, r *http.Request, q *request) bool {
 	p.mu.Lock()
-	l := p.late[q.given]
+	l := p.late.get(q.given)
 	p.mu.Unlock()
 	if l == nil {
 		return false
@@ -71,14 +73,14 @@ func (p *Proxy) joined(w http.ResponseWriter, r *http.Request, q *request) bool 
 	}
 	if l.no != nil {
 		p.mu.Lock()
-		delete(p.late, q.given)
+		p.late.forget(q.session, q.given)
 		p.mu.Unlock()
 		p.fail(w, q, l.no)
 		return true
 	}
 	p.mu.Lock()
 	if p.o.Incoming {
-		delete(p.late, q.given)
+		p.late.forget(q.session, q.given)
 	}
 	p.mu.Unlock()
 	doc := l.doc.clone()
@@ -122,7 +124,7 @@ func (p *Proxy) release() {
 func (p *memory) lateOf(id string) *late {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, l := range p.late {
+	for _, l := range p.late.values {
 		if l.approval == id {
 			return l
 		}
@@ -133,8 +135,8 @@ func (p *memory) lateOf(id string) *late {
 // settleLate ends late requests that a person has refused.
 func (p *Proxy) settleLate() {
 	p.mu.Lock()
-	all := make([]*late, 0, len(p.late))
-	for _, l := range p.late {
+	all := make([]*late, 0, len(p.late.values))
+	for _, l := range p.late.values {
 		select {
 		case <-l.done:
 		default:

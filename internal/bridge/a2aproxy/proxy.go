@@ -64,7 +64,7 @@ const (
 	idleTime   = 2 * time.Minute
 	// maxRequests bounds the open requests, including streams.
 	maxRequests = 256
-	// maxKnown bounds what is remembered of each kind.
+	// maxKnown bounds what is remembered of each kind: see remembered.
 	maxKnown = 8192
 )
 
@@ -93,18 +93,18 @@ type memory struct {
 	card *card
 	// seen are messages and artifacts that were decided, by the other side's session. ids are
 	// those that came with them.
-	seen recent[seenKey]
-	ids  recent[idKey]
+	seen remembered[seenKey, bool]
+	ids  remembered[idKey, bool]
 	// exchanges are those of conversations and tasks of the protocol.
-	exchanges map[string]string
+	exchanges remembered[idKey, string]
 	// late are requests whose answers come after their calls.
-	late map[[sha256.Size]byte]*late
+	late remembered[[sha256.Size]byte, *late]
 	// waits are the requests for approval that an open call waits for.
 	waits map[string]bool
 	// held are answers of the agent that wait for a person.
-	held map[[sha256.Size]byte]string
-	// hooks are the webhooks of clients.
-	hooks hooks
+	held remembered[[sha256.Size]byte, string]
+	// hooks are the webhooks of clients, by the last segments of their addresses at the proxy.
+	hooks remembered[string, *hook]
 }
 
 type seenKey struct {
@@ -114,24 +114,11 @@ type seenKey struct {
 
 type idKey struct{ session, id string }
 
-// recent is a set that forgets its oldest members.
-type recent[K comparable] struct {
-	has   map[K]bool
-	order []K
-}
-
-func (r *recent[K]) add(k K) {
-	if r.has == nil {
-		r.has = make(map[K]bool)
+func newMemory() memory {
+	return memory{
+		seen: remembering[seenKey, bool](maxKnown), ids: remembering[idKey, bool](maxKnown), exchanges: remembering[idKey, string](maxKnown), late: remembering[[sha256.Size]byte, *late](maxLate),
+		waits: make(map[string]bool), held: remembering[[sha256.Size]byte, string](maxKnown), hooks: remembering[string, *hook](maxKnown),
 	}
-	if r.has[k] {
-		return
-	}
-	if len(r.order) == maxKnown {
-		delete(r.has, r.order[0])
-		r.order = r.order[1:]
-	}
-	r.has[k], r.order = true, append(r.order, k)
 }
 
 // New returns a proxy. It ends with the context.
@@ -149,7 +136,7 @@ func New(ctx context.Context, o *Options) *Proxy {
 	webhooks.TLSClientConfig.Certificates = nil // it is shown to the peer alone
 	return &Proxy{
 		gate:   gate{o: o, ended: ctx},
-		memory: memory{exchanges: make(map[string]string), late: make(map[[sha256.Size]byte]*late), waits: make(map[string]bool), held: make(map[[sha256.Size]byte]string)},
+		memory: newMemory(),
 		room:   make(chan struct{}, maxRequests),
 		client: &http.Client{Transport: transport, CheckRedirect: stay}, webhooks: &http.Client{Transport: webhooks, CheckRedirect: stay},
 	}
@@ -210,7 +197,7 @@ func (p *memory) decidedBefore(session string) func([sha256.Size]byte) bool {
 	return func(sum [sha256.Size]byte) bool {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		return p.seen.has[seenKey{session, sum}]
+		return p.seen.get(seenKey{session, sum})
 	}
 }
 
@@ -218,7 +205,7 @@ func (p *memory) remember(session string, sums [][sha256.Size]byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, sum := range sums {
-		p.seen.add(seenKey{session, sum})
+		p.seen.put(session, seenKey{session, sum}, true)
 	}
 }
 
@@ -234,7 +221,7 @@ func (p *memory) own(session string) func(id string) bool {
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		return p.ids.has[idKey{session, id}] || isBare(id)
+		return p.ids.get(idKey{session, id}) || isBare(id)
 	}
 }
 
@@ -252,7 +239,7 @@ func (p *memory) learn(session string, s *shape, n *node) {
 		if l == anID && n.kind == '"' && isPlain(n.text) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
-			p.ids.add(idKey{session, n.text})
+			p.ids.put(session, idKey{session, n.text}, true)
 		}
 		return nil
 	}}).walk("", s, n) // it was walked before

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -68,7 +69,7 @@ func (w *Webhook) isOf(session string) bool {
 }
 
 const (
-	// maxHooks bounds the webhooks of one session. A new one takes the place of the oldest.
+	// maxHooks bounds the webhooks of one session. A new one takes the place of its oldest.
 	maxHooks = 256
 	// maxSecret bounds a webhook's address, and what authenticates there.
 	maxSecret = 2048
@@ -92,45 +93,14 @@ type hook struct {
 	taken *node
 }
 
-// hooks are the webhooks of all clients, by the last segments of their addresses at the proxy.
-type hooks struct {
-	byName map[string]*hook
-	order  []string
-}
-
-// add gives a webhook an address that nobody can guess.
-func (h *hooks) add(one *hook) (name string, err error) {
-	oldest, mine := "", 0
-	for _, other := range h.order {
-		if h.byName[other].session != one.session {
-			continue
-		}
-		if mine++; oldest == "" {
-			oldest = other
-		}
-	}
-	if mine >= maxHooks {
-		h.remove(oldest)
-	}
-	if len(h.order) >= maxKnown {
-		return "", errors.New("the proxy has too many webhooks of others")
-	}
-	if h.byName == nil {
-		h.byName = make(map[string]*hook)
+// addHook gives a webhook an address that nobody can guess.
+func (p *memory) addHook(h *hook) (name string) {
+	if len(p.hooks.of[h.session]) >= maxHooks {
+		p.hooks.forgetOldest(h.session)
 	}
 	name = rand.Text()
-	h.byName[name], h.order = one, append(h.order, name)
-	return name, nil
-}
-
-func (h *hooks) remove(name string) {
-	delete(h.byName, name)
-	for i, other := range h.order {
-		if other == name {
-			h.order = append(h.order[:i:i], h.order[i+1:]...)
-			return
-		}
-	}
+	p.hooks.put(h.session, name, h)
+	return name
 }
 
 // configOf is the object in a request that has a webhook, or nil.
@@ -267,11 +237,8 @@ func (p *Proxy) placeHook(ctx context.Context, q *request) *gatelink.Refusal {
 		return bad("the configuration of the webhook was not decided")
 	}
 	p.mu.Lock()
-	name, err := p.hooks.add(q.hook)
+	name := p.addHook(q.hook)
 	p.mu.Unlock()
-	if err != nil {
-		return gatelink.RefusedBy(err)
-	}
 	q.hook.task = textOf(q.params, "taskId")
 	c.set("url", textNode(p.o.Push.Public.String()+"/"+name))
 	return nil
@@ -295,14 +262,14 @@ func (p *Proxy) ownHooks(q *request, doc *node) (restore func(), no *gatelink.Re
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.hooks.own(q.session, p.o.Push.Public.String()+"/", doc)
+	return p.hooksOf(q.session, p.o.Push.Public.String()+"/", doc)
 }
 
-func (h *hooks) own(session, prefix string, doc *node) (restore func(), no *gatelink.Refusal) {
+func (p *memory) hooksOf(session, prefix string, doc *node) (restore func(), no *gatelink.Refusal) {
 	restore = func() {}
 	if name, ok := strings.CutPrefix(textOf(doc, "url"), prefix); ok {
 		doc.remove("url")
-		one := h.byName[name]
+		one := p.hooks.get(name)
 		switch {
 		case one == nil: // of an earlier proxy
 		case one.session != session:
@@ -317,7 +284,7 @@ func (h *hooks) own(session, prefix string, doc *node) (restore func(), no *gate
 		}
 	}
 	for _, kid := range doc.kids {
-		inner, no := h.own(session, prefix, kid)
+		inner, no := p.hooksOf(session, prefix, kid)
 		if no != nil {
 			return nil, no
 		}
@@ -335,9 +302,9 @@ func (p *memory) forgetHook(q *request) {
 	id, task := textOf(q.params, "pushNotificationConfigId", "id"), textOf(q.params, "taskId", "id")
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for name, h := range p.hooks.byName {
-		if h.session == q.session && h.id == id && h.task == task && id != "" {
-			p.hooks.remove(name)
+	for _, name := range slices.Clone(p.hooks.of[q.session]) {
+		if h := p.hooks.get(name); h.id == id && h.task == task && id != "" {
+			p.hooks.forget(q.session, name)
 		}
 	}
 }
@@ -349,7 +316,7 @@ type notifier struct{ *Proxy }
 func (p notifier) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	name, ok := strings.CutPrefix(r.URL.EscapedPath(), strings.TrimSuffix(p.o.Push.Public.Path, "/")+"/")
 	p.mu.Lock()
-	h := p.hooks.byName[name]
+	h := p.hooks.get(name)
 	p.mu.Unlock()
 	if !ok || h == nil {
 		http.NotFound(w, r) // the proxy may have started since; the client registers again
@@ -438,7 +405,7 @@ func (p *memory) exchangeOfAnswer(session string, of *shape, doc *node) (found s
 	defer p.mu.Unlock()
 	_ = (&visitor{leaf: func(_ string, l leaf, n *node) error {
 		if l == anID && found == "" && n.text != "" {
-			found = p.exchanges[session+"\n"+n.text]
+			found = p.exchanges.get(idKey{session, n.text})
 		}
 		return nil
 	}}).walk("", of, doc) // one that cannot be walked is refused when it is decided

@@ -278,7 +278,7 @@ func (p *Proxy) waitFor(ctx context.Context, q *request, id string) (*decided, *
 		defer p.waitsNoMore(id)
 		return p.redeem(ctx, id)
 	case errors.Is(err, errOver):
-		p.keep(q.given, &late{approval: id, done: make(chan struct{})}, p.o.Now())
+		p.keep(q, &late{approval: id, done: make(chan struct{})}, p.o.Now())
 		p.waitsNoMore(id)
 		p.o.Link.Wake()
 		return nil, heldBy(id)
@@ -309,7 +309,7 @@ func (p *memory) exchangeFor(q *request) api.Object {
 			continue
 		}
 		begins = false
-		if known := p.exchanges[q.session+"\n"+id.text]; known != "" {
+		if known := p.exchanges.get(idKey{q.session, id.text}); known != "" {
 			return api.Object{"id": api.String(known)}
 		}
 	}
@@ -339,9 +339,6 @@ func (p *memory) belongsTo(q *request, ids ...*node) {
 		if id == nil || id.text == "" || len(id.text) > maxPlain || q.exchange == "" {
 			continue
 		}
-		if len(p.exchanges) >= maxKnown {
-			clear(p.exchanges)
-		}
-		p.exchanges[q.session+"\n"+id.text] = q.exchange
+		p.exchanges.put(q.session, idKey{q.session, id.text}, q.exchange)
 	}
 }
