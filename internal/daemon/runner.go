@@ -49,13 +49,10 @@ func (r *runners) Attached() bool {
 // Start begins a run that is recorded as started. If no runner is attached, the next one gets it.
 func (r *runners) Start(o tasks.RunOrder) { r.tell(taskapi.RunnerChunk{Run: order(&o)}) }
 
-// Kill ends a run's processes.
-func (r *runners) Kill(o tasks.RunOrder) error {
+// Kill ends a run's processes. If no runner is attached, the next one gets it.
+func (r *runners) Kill(o tasks.RunOrder) {
 	ref := refOf(&o)
-	if !r.tell(taskapi.RunnerChunk{Kill: &ref}) {
-		return api.Errorf(api.Conflict, "no runner is attached: start `ocipd runner`")
-	}
-	return nil
+	r.tell(taskapi.RunnerChunk{Kill: &ref})
 }
 
 // Lives reports whether a process of a run may still be there.
@@ -72,18 +69,17 @@ func order(o *tasks.RunOrder) *taskapi.RunnerOrder {
 	return &taskapi.RunnerOrder{RunnerRef: refOf(o), Workspace: o.Workspace, Action: o.Action, Bound: o.Bound, Compensation: o.Compensation, StartedAt: o.StartedAt}
 }
 
-func (r *runners) tell(c taskapi.RunnerChunk) bool {
+func (r *runners) tell(c taskapi.RunnerChunk) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.peer == nil {
-		return false
+		return
 	}
 	r.queue = append(r.queue, c)
 	select {
 	case r.more <- struct{}{}:
 	default:
 	}
-	return true
 }
 
 // attach answers runner.attach. Nothing else tells the runner from another process of the daemon's
@@ -162,6 +158,11 @@ func (r *runners) feed(ctx context.Context, out api.Stream) error {
 		listed[run.RunnerRef] = true
 		if err := out.Send(ctx, taskapi.RunnerChunk{Run: run}); err != nil {
 			return err
+		}
+		if orders[i].KillAsked {
+			if err := out.Send(ctx, taskapi.RunnerChunk{Kill: &run.RunnerRef}); err != nil {
+				return err
+			}
 		}
 	}
 	for {

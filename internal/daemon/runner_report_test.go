@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/base/peer"
@@ -107,5 +108,70 @@ func TestRunThatStartsWhileTheRunnerAttachesIsToldOnce(t *testing.T) {
 	}))
 	if told != 1 || !errors.Is(err, enough) {
 		t.Errorf("the run is told %d times: %v", told, err)
+	}
+}
+
+// A run that waits for a runner is weighed again when its command is about to begin: a person who
+// wants it ended is heard without a runner, and so is a policy that allows no effect any more.
+func TestRunThatWaitsForARunnerIsWeighedAgain(t *testing.T) {
+	t.Parallel()
+	for what, stop := range map[string]func(h *harness, of func(m) m){
+		"kill":   func(h *harness, of func(m) m) { h.taskOperator().must("task.kill_effect", of(m{"reason": "enough"})) },
+		"policy": func(h *harness, _ func(m) m) { h.enact(judge(denies)) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			h := ruled(t, taskTeam, judge(freely))
+			c := h.crew(m{"idempotency_key": "ship", "side_effect_kind": "deployment", "requested_action": "Ship it", "command": m{"argv": []string{"./ship.sh"}}})
+			if err := os.WriteFile(filepath.Join(h.dir, "work/ship.sh"), []byte("#!/bin/sh\n"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			c.executing()
+			c.toApproval()
+			asked := c.lead.must("task.request_approval", m{"task_id": c.id, "idempotency_key": "ship", "requested_action": "Ship it", "side_effect_kind": "deployment", "requested_by": "lead"})
+			h.decides(api.DecideApprove, str(asked, "approval_id"))
+			c.move(task.ReadyToResume)
+			gone := h.taskOperator()
+			gone.attaches()
+			started := c.lead.must("task.run_effect", m{"task_id": c.id, "idempotency_key": "ship", "request_digest": asked["request_digest"]})
+			if err := gone.c.Close(); err != nil {
+				t.Fatal(err)
+			}
+			of := func(more m) m {
+				p := m{"task_id": c.id, "effect_id": started["effect_id"], "run": started["run"]}
+				maps.Copy(p, more)
+				return p
+			}
+			stop(h, of)
+			h.restart()
+			next := h.taskOperator()
+			orders := next.attaches()
+			var told []taskapi.RunnerChunk
+			for range map[string]int{"kill": 2, "policy": 1}[what] {
+				line, err := nextOf(t, orders)
+				var chunk taskapi.RunnerChunk
+				if err == nil {
+					err = json.Unmarshal(line, &chunk)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				told = append(told, chunk)
+			}
+			if told[0].Run == nil || what == "kill" && told[1].Kill == nil {
+				t.Errorf("the runner is told %+v", told)
+			}
+			next.refuse(api.Conflict, "", "runner.report", of(m{"event": "waits", "process": "1@7"}))
+			ended := h.last("effect.finished")
+			reason, _ := ended.Details["reason"].(string)
+			contains(t, reason, "its command did not begin")
+			if n := len(h.records(audit.Filter{Like: audit.Record{Event: "effect_process"}})); n != 0 {
+				t.Errorf("%d processes may run", n)
+			}
+			h.restart()
+			if got := h.altered(); len(got) != 0 {
+				t.Errorf("altered rows on record: %v", got)
+			}
+		})
 	}
 }

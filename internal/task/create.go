@@ -63,7 +63,7 @@ func (c Create) decide(d *draft) error {
 		e.made("depends_on", t.DependsOn)
 	}
 	for i := range c.Effects {
-		if _, err := d.plan(&c.Effects[i], OriginSpec); err != nil {
+		if _, err := d.plan(&c.Effects[i], originSpec); err != nil {
 			return err
 		}
 	}

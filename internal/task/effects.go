@@ -20,6 +20,13 @@ import (
 func (d *draft) plan(p *Planned, origin string) (*Effect, error) {
 	t := d.t
 	e := t.EffectOf(p.Key)
+	planned := *p
+	// The database has the parameters in this form, and people are shown them as they are.
+	if planned.Params = p.Params.Clone(); len(planned.Params) > 0 {
+		if err := planned.Params.Compact(); err != nil {
+			return nil, fmt.Errorf("cannot read the parameters of %q: %w", p.Key, err)
+		}
+	}
 	switch {
 	case e != nil && e.State != EffectCancelled:
 		if !p.same(&e.Planned) {
@@ -30,20 +37,20 @@ func (d *draft) plan(p *Planned, origin string) (*Effect, error) {
 		return nil, e.underWay()
 	case e != nil:
 		e = d.effect(e.ID)
-		d.event("effect.planned").made("effect_id", e.ID).set("state", e.State, EffectPlanned).made("side_effect_kind", p.Kind).Digests["effect"] = *p
-		e.Planned, e.EffectType, e.Origin, e.State, e.PlannedBy, e.Digest, e.At = *p, p.Type(), origin, EffectPlanned, d.who.Name, "", d.now
+		d.event("effect.planned").made("effect_id", e.ID).set("state", e.State, EffectPlanned).made("side_effect_kind", p.Kind).Digests["effect"] = planned
+		e.Planned, e.EffectType, e.Origin, e.State, e.PlannedBy, e.Digest, e.At = planned, p.Type(), origin, EffectPlanned, d.who.Name, "", d.now
 		d.late(e)
 		return e, nil
 	case len(t.Effects) >= MaxEffects:
 		return nil, refuse(Limit, "a task has %d effects at most", MaxEffects)
 	}
 	t.Effects = append(t.Effects, Effect{
-		ID: d.w.NewID(ids.Effect), Planned: *p, EffectType: p.Type(), Origin: origin, State: EffectPlanned, PlannedBy: d.who.Name, At: d.now,
+		ID: d.w.NewID(ids.Effect), Planned: planned, EffectType: p.Type(), Origin: origin, State: EffectPlanned, PlannedBy: d.who.Name, At: d.now,
 	})
 	e = &t.Effects[len(t.Effects)-1]
 	touch(d, KindEffect, t.Effects, len(t.Effects)-1, e.ID)
 	event := d.event("effect.planned").made("effect_id", e.ID).made("state", e.State).made("side_effect_kind", e.Kind).made("type", e.EffectType).made("origin", origin)
-	event.Texts["idempotency_key"], event.Digests["effect"] = e.Key, *p
+	event.Texts["idempotency_key"], event.Digests["effect"] = e.Key, planned
 	d.late(e)
 	return e, nil
 }
@@ -77,7 +84,7 @@ func (c PlanEffect) decide(d *draft) error {
 		return err
 	}
 	before := len(d.out.Events)
-	e, err := d.plan(&c.Planned, OriginAttempt)
+	e, err := d.plan(&c.Planned, originAttempt)
 	if err != nil {
 		return err
 	}
@@ -129,7 +136,7 @@ func (c RequestApproval) decide(d *draft) error {
 	if err := c.reviewed(d, e); err != nil {
 		return err
 	}
-	e, err := d.plan(&c.Planned, OriginAttempt)
+	e, err := d.plan(&c.Planned, originAttempt)
 	if err != nil {
 		return err
 	}
@@ -174,9 +181,6 @@ func (a *Approval) renewable(now time.Time) bool {
 	return (a.Status == ApprovalPending || a.Status == ApprovalApproved) && !now.Before(a.ExpiresAt)
 }
 
-// Unspent reports whether the approval lets its effect be started once it is time.
-func (a *Approval) Unspent() bool { return a.Status == ApprovalApproved && !a.Used && !a.Void }
-
 // Unsigned is why nothing starts by an approval of people who may not sign any more.
 func (a *Approval) Unsigned(compensation bool) error {
 	then := "take it back (ocipd approvals deny), and ask for it anew"
@@ -189,14 +193,14 @@ func (a *Approval) Unsigned(compensation bool) error {
 }
 
 // Restored is the daemon's word that the state is a copy which was restored. An approval that was
-// not used in the copy may have been used since.
+// not used in the copy may have been used since, as may one to undo what was done.
 type Restored struct{}
 
 //nolint:unparam // it is a Command
 func (Restored) decide(d *draft) error {
 	for i := range d.t.Approvals {
-		if a := &d.t.Approvals[i]; a.Unspent() {
-			d.revoke(d.approval(a.ID))
+		if a := &d.t.Approvals[i]; a.Unspent(d.t) || a.undoes(d.t) != nil {
+			d.takeBack(d.approval(a.ID))
 			d.out.Events[len(d.out.Events)-1].Reason = "a copy of the state was restored: look whether it was done since, and ask anew"
 		}
 	}
@@ -217,7 +221,7 @@ func (c ResolveApproval) decide(d *draft) error {
 	if a == nil {
 		return refuse(Absent, "the task has no approval %s", c.ID)
 	}
-	if a.Status != ApprovalPending && (c.Status != ApprovalRevoked || a.Status != ApprovalApproved || a.Used) {
+	if a.Status != ApprovalPending && (c.Status != ApprovalRevoked || !a.Unspent(d.t)) {
 		return refuse(PhaseMismatch, "approval %s is %s already", c.ID, a.Status)
 	}
 	a = d.approval(c.ID)
@@ -584,35 +588,6 @@ func (c SettleEffect) decide(d *draft) error {
 func (e *Effect) Started() int {
 	i := slices.IndexFunc(e.Runs, func(r Run) bool { return r.State == EffectStarted })
 	return i + 1
-}
-
-// KillRun is a person's word that a command is to be ended. How it ends is the runner's.
-type KillRun struct {
-	EffectID, Reason string
-	Run              int
-}
-
-func (c KillRun) decide(d *draft) error {
-	e := d.t.Effect(c.EffectID)
-	if e == nil {
-		return refuse(Absent, "the task has no effect %s", c.EffectID)
-	}
-	number := c.Run
-	if number == 0 {
-		number = e.Started()
-	}
-	r := e.run(number)
-	switch {
-	case r == nil || r.State != EffectStarted:
-		return refuse(PhaseMismatch, "no command of effect %s is running", e.ID)
-	case e.EffectType != TypeCommand && !r.Compensation:
-		return refuse(Invalid, "effect %s is no command: somebody else does it", e.ID)
-	case !d.w.Runner:
-		return refuse(RunnerAbsent, "no runner is attached: start `ocipd runner`")
-	}
-	d.event("effect.kill_asked").made("effect_id", e.ID).made("run", number).Reason = c.Reason
-	d.out.Effect, d.out.Run, d.silent = e.ID, number, true
-	return nil
 }
 
 // IssueGrant gives an actor a way to the task by a token. An executor's makes the

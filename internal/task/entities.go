@@ -258,6 +258,8 @@ type Run struct {
 	Receipt      jsontext.Value `json:"receipt,omitzero"`
 	// TokenHash is the SHA-256 of the run token of an external effect.
 	TokenHash string `json:"token_hash,omitzero"`
+	// KillAsked is set once a person wants the command ended: one that has not begun never does.
+	KillAsked bool `json:"kill_asked,omitzero"`
 	// Evidence is why the outcome is not known, and Settled who settled it.
 	Evidence string `json:"evidence,omitzero"`
 	Settled  string `json:"settled_by,omitzero"`

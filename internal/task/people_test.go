@@ -3,6 +3,10 @@ package task
 import (
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/base/ids"
 )
 
 // An effect takes the people of the policy or of the configuration, whichever are more, when it
@@ -55,4 +59,127 @@ func TestEffectTakesEnoughPeople(t *testing.T) {
 	if a := d.task.Approval(d.request(d.task.Effects[0].Planned).Approval); a.Needed != 3 {
 		t.Errorf("asked about by %+v", a)
 	}
+}
+
+// A run whose command has not begun ends without it if a person wants it ended, if its approvers may
+// not sign any more, or if the policy or the required people have changed since its start. A person
+// is heard also without a runner.
+func TestCommandBeginsWhileItsRunMayStart(t *testing.T) {
+	for _, tt := range []struct {
+		name     string
+		change   func(d *desk, id string)
+		unsigned bool
+		message  string
+	}{
+		{name: "nothing has changed", change: func(*desk, string) {}},
+		{name: "killed without a runner", message: "a person wants it ended", change: func(d *desk, id string) {
+			d.w.Runner = false
+			d.do(person, KillRun{EffectID: id, Reason: "stop"})
+		}},
+		{name: "signers", unsigned: true, message: "not enough of those who gave it", change: func(*desk, string) {}},
+		{name: "policy", message: "frozen", change: func(d *desk, _ string) {
+			d.w.Ask = func(q Question) Answer {
+				if q.Actor != gate.Name || q.ActorAs != gate.Role {
+					t.Errorf("asked about %+v", q)
+				}
+				return Answer{Reason: "frozen"}
+			}
+		}},
+		{name: "people", message: "2 people have to approve by now", change: func(d *desk, _ string) {
+			d.w.Rules.Approvers = 2
+			d.w.Ask = func(Question) Answer { return Answer{Allow: true} }
+		}},
+	} {
+		for _, compensation := range []bool{false, true} {
+			d := newDesk(t)
+			d.to(AwaitingApproval, deploy())
+			e := d.task.Effects[0]
+			d.do(person, ResolveApproval{ID: d.request(e.Planned).Approval, Status: ApprovalApproved, By: "uid:1000"})
+			d.move(ReadyToResume)
+			run := 1
+			if compensation {
+				d.run(e.ID, EffectDone)
+				run = 2
+			}
+			d.do(gate, RunEffect{EffectID: e.ID, Digest: zero, Compensation: compensation})
+			tt.change(d, e.ID)
+			begin := BeginRun{EffectID: e.ID, Run: run, Signed: !tt.unsigned}
+			out := d.do(daemon, begin)
+			r := out.Task.Effect(e.ID).Run(run)
+			if tt.message == "" {
+				if r.State != EffectStarted || !out.Replayed || len(out.Events) > 0 {
+					t.Errorf("%s: %+v, %+v", tt.name, r, out.Events)
+				}
+				continue
+			}
+			if r.State != EffectFailed || !strings.Contains(string(r.Receipt), tt.message) || len(out.Events) != 1 || !strings.Contains(out.Events[0].Reason, tt.message) || out.Policy != nil {
+				t.Errorf("%s, of the compensation %v: %+v %s, %+v", tt.name, compensation, r, r.Receipt, out)
+			}
+			d.refused(daemon, begin, PhaseMismatch)
+		}
+	}
+}
+
+// The parameters of an effect are compared and shown in the form of the database.
+func TestParametersAreCompact(t *testing.T) {
+	d := newDesk(t)
+	p := notify()
+	p.Params = []byte("{ \"to\": \"ops\" }")
+	d.to(AwaitingApproval, p)
+	if got := string(d.task.Effects[0].Params); got != `{"to":"ops"}` {
+		t.Errorf("planned is %s", got)
+	}
+}
+
+// The approval of a run also lets it be undone, until its undoing begins. A person can take that
+// back, and a restoration does: the run may have been undone since the copy was made.
+func TestPermissionToUndoIsTakenBack(t *testing.T) {
+	takes := map[string]func(d *desk, id string) string{
+		"a person": func(d *desk, id string) string {
+			d.do(person, ResolveApproval{ID: id, Status: ApprovalRevoked, By: "uid:1000"})
+			return ApprovalRevoked
+		},
+		"a restoration": func(d *desk, _ string) string {
+			d.do(daemon, Restored{})
+			return ApprovalRevoked
+		},
+		"the end of the task": func(d *desk, _ string) string {
+			d.move(Failed)
+			return ApprovalApproved
+		},
+	}
+	for who, take := range takes {
+		d := newDesk(t)
+		d.to(ReadyToResume, deploy())
+		e := d.task.Effects[0]
+		d.run(e.ID, EffectFailed)
+		id := d.task.Effects[0].Runs[0].ApprovalID
+		want := take(d, id)
+		if a := d.task.Approval(id); a.Status != want || !a.Used {
+			t.Errorf("by %s the approval is %+v", who, a)
+		}
+		undo := RunEffect{EffectID: e.ID, Digest: zero, Compensation: true}
+		if want == ApprovalApproved {
+			d.do(gate, undo)
+			d.refused(person, ResolveApproval{ID: id, Status: ApprovalRevoked, By: "uid:1000"}, PhaseMismatch)
+			continue
+		}
+		d.refused(gate, undo, GuardFailed, Approved)
+		anew := RequestApproval{Undo: true, Planned: Planned{Key: "deploy"}, Digest: sum(8), Bound: jsontext.Value(`{"undo":1}`), ID: d.w.NewID(ids.Approval), ExpiresAt: d.now.Add(time.Hour)}
+		d.do(gate, anew)
+		d.do(person, ResolveApproval{ID: anew.ID, Status: ApprovalApproved, By: "uid:1000"})
+		undo.Digest = sum(8)
+		d.do(gate, undo)
+	}
+	// While the run is under way, there is nothing to take back, but a copy of that state may be old.
+	d := newDesk(t)
+	d.to(ReadyToResume, deploy())
+	e := d.task.Effects[0]
+	d.do(gate, RunEffect{EffectID: e.ID, Digest: zero})
+	id := d.task.Effects[0].Runs[0].ApprovalID
+	d.refused(person, ResolveApproval{ID: id, Status: ApprovalRevoked, By: "uid:1000"}, PhaseMismatch)
+	d.do(daemon, Restored{})
+	d.finishRun(e.ID, 1, EffectUncertain)
+	d.do(person, SettleEffect{EffectID: e.ID, Outcome: EffectDone, Note: "looked"})
+	d.refused(gate, RunEffect{EffectID: e.ID, Digest: zero, Compensation: true}, GuardFailed, Approved)
 }

@@ -89,7 +89,7 @@ func (d *draft) forget(all bool) {
 		d.revoke(a)
 	}
 	for i := range t.Effects {
-		if isOpen(t.Effects[i]) && (all || t.Effects[i].Origin != OriginSpec) {
+		if isOpen(t.Effects[i]) && (all || t.Effects[i].Origin != originSpec) {
 			d.cancel(t.Effects[i].ID)
 		}
 	}
@@ -97,9 +97,13 @@ func (d *draft) forget(all bool) {
 
 // revoke ends an approval that waits, or that is not used.
 func (d *draft) revoke(a *Approval) {
-	if a.Status != ApprovalPending && (a.Status != ApprovalApproved || a.Used) {
-		return
+	if a.Status == ApprovalPending || a.Status == ApprovalApproved && !a.Used {
+		d.takeBack(a)
 	}
+}
+
+// takeBack ends an approval, also one that still lets a run be undone.
+func (d *draft) takeBack(a *Approval) {
 	d.out.Revoke = append(d.out.Revoke, a.ID)
 	d.event("approval.resolved").made("approval_id", a.ID).made("effect_id", a.EffectID).set("status", a.Status, ApprovalRevoked)
 	a.Status, a.ResolvedAt = ApprovalRevoked, d.now

@@ -12,6 +12,11 @@ func (c RunEffect) compensate(d *draft, e *Effect) error {
 		return nil
 	}
 	a := d.t.Approval(e.run(n).ApprovalID)
+	if a.Digest == c.Digest && a.Status != ApprovalApproved {
+		r := refuse(GuardFailed, "approval %s was taken back: %s", a.ID, askUndo)
+		r.Guards = []Guard{Approved}
+		return r
+	}
 	if a.Digest != c.Digest {
 		anew := d.t.newest(e.ID, n)
 		if anew == nil || anew.Digest != c.Digest {
@@ -25,6 +30,30 @@ func (c RunEffect) compensate(d *draft, e *Effect) error {
 		a = anew
 	}
 	return d.start(e, a, c.TokenHash, true)
+}
+
+// Unspent reports whether an approval of a task still lets something be done, and can be taken back: its effect
+// be started, or the run that it started be undone.
+func (a *Approval) Unspent(t *Task) bool {
+	if a.Status == ApprovalApproved && !a.Used {
+		return !a.Void
+	}
+	r := a.undoes(t)
+	return r != nil && r.State != EffectStarted
+}
+
+// undoes is the last run of an effect if the approval that it used lets it be undone, and nil if there
+// is none or its undoing has begun.
+func (a *Approval) undoes(t *Task) *Run {
+	e := t.Effect(a.EffectID)
+	if e == nil || e.Compensation == nil || a.Status != ApprovalApproved {
+		return nil
+	}
+	n := e.lastRun(false)
+	if r := e.run(n); r != nil && r.ApprovalID == a.ID && e.lastRun(true) < n {
+		return r
+	}
+	return nil
 }
 
 // undoable is the run of an effect that can be undone, or the run that has undone it.

@@ -120,7 +120,8 @@ func illegal(was, t *Task, now time.Time) string {
 				if a.Undo == 0 {
 					used++
 				}
-				if a.Status != ApprovalApproved {
+				// What lets a run be undone can be taken back.
+				if a.Status != ApprovalApproved && (a.Status != ApprovalRevoked || a.Undo > 0 || e.Compensation == nil) {
 					return "a used approval is " + a.Status
 				}
 			}

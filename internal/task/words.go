@@ -225,8 +225,8 @@ const (
 
 // The origins of an effect. An effect of the spec outlives attempts.
 const (
-	OriginSpec    = "spec"
-	OriginAttempt = "attempt"
+	originSpec    = "spec"
+	originAttempt = "attempt"
 )
 
 // The states of an approval, as tasks call them.

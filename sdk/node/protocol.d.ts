@@ -3265,6 +3265,7 @@ export interface TaskRun {
   pid?: number;
   receipt?: unknown;
   token_hash?: string;
+  kill_asked?: boolean;
   evidence?: string;
   settled_by?: string;
 }

@@ -117,7 +117,8 @@ func (r *runner) serve(ctx context.Context) error {
 		case chunk.Run != nil:
 			r.take(chunk.Run)
 		case chunk.Kill != nil:
-			r.kill(*chunk.Kill)
+			ref := *chunk.Kill
+			r.wait.Go(func() { r.kill(ref) })
 		}
 	}
 }
@@ -383,19 +384,34 @@ func (r *runner) start(o *taskapi.RunnerOrder) error {
 	}
 }
 
-// kill tells a run's shim to end its command.
+// kill tells a run's shim to end its command, as soon as there is a shim. The daemon lets no command
+// begin that is to end.
 func (r *runner) kill(ref taskapi.RunnerRef) {
-	f, shim, held, err := r.ledger.Holder(ref)
-	if f != nil {
-		f.Close() //nolint:errcheck // it was only looked at
+	for {
+		f, shim, held, err := r.ledger.Holder(ref)
+		if f != nil {
+			f.Close() //nolint:errcheck // it was only looked at
+		}
+		switch {
+		case held && shim > 0:
+			if err := unix.Kill(shim, unix.SIGTERM); err != nil {
+				r.o.Say("cannot end run %d of %s: %v", ref.Run, ref.EffectID, err)
+			}
+			return
+		case err != nil && !errors.Is(err, fs.ErrNotExist):
+			r.o.Say("cannot end run %d of %s: %v", ref.Run, ref.EffectID, err)
+			return
+		case !r.runs(ref) || r.pause(shimEvery) != nil:
+			return
+		}
 	}
-	if err != nil || !held || shim <= 0 {
-		r.o.Say("run %d of %s has no process to end", ref.Run, ref.EffectID)
-		return
-	}
-	if err := unix.Kill(shim, unix.SIGTERM); err != nil {
-		r.o.Say("cannot end run %d of %s: %v", ref.Run, ref.EffectID, err)
-	}
+}
+
+// runs reports whether a run is in the runner's care.
+func (r *runner) runs(ref taskapi.RunnerRef) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.running[ref]
 }
 
 // evidence is shown to the person who decides about a run with an unknown outcome.

@@ -187,7 +187,7 @@ func (s *subject) enter(ctx context.Context, d *approval.Decision, status string
 		return err
 	}
 	s.own.Tenant = at.Tenant
-	if a := at.Approval(id); a == nil || a.Status != task.ApprovalPending && (status != task.ApprovalRevoked || !a.Unspent()) {
+	if a := at.Approval(id); a == nil || a.Status != task.ApprovalPending && (status != task.ApprovalRevoked || !a.Unspent(at)) {
 		// The task has ended it already, in a change that this is no part of.
 		return nil
 	}
@@ -209,7 +209,7 @@ func (s *subject) enter(ctx context.Context, d *approval.Decision, status string
 	return nil
 }
 
-// Unspent reports whether an effect may still be started by the approval.
+// Unspent reports whether an effect may still be started, or undone, by the approval.
 func (s *subject) Unspent(ctx context.Context) (bool, error) {
 	if !s.effect() {
 		return false, nil
@@ -220,7 +220,7 @@ func (s *subject) Unspent(ctx context.Context) (bool, error) {
 	}
 	s.own.Tenant = at.Tenant
 	a := at.Approval(s.r.ApprovalID)
-	return a != nil && a.Unspent() && s.t.o.Now().Before(a.ExpiresAt), nil
+	return a != nil && a.Unspent(at) && (a.Used || s.t.o.Now().Before(a.ExpiresAt)), nil
 }
 
 // say keeps a person's decision about a tool call for its caller, as long as the caller would have

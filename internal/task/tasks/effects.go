@@ -169,7 +169,7 @@ func orderOf(at *task.Task, e *task.Effect, r *task.Run) (o RunOrder, pair task.
 			return o, pair, err
 		}
 	}
-	o = RunOrder{TaskID: at.ID, EffectID: e.ID, Run: r.Number, Workspace: at.Workspace, Compensation: r.Compensation, StartedAt: r.StartedAt}
+	o = RunOrder{TaskID: at.ID, EffectID: e.ID, Run: r.Number, Workspace: at.Workspace, Compensation: r.Compensation, StartedAt: r.StartedAt, KillAsked: r.KillAsked}
 	action, bound := e.Command, pair.Command
 	if r.Compensation {
 		action, bound = e.Compensation, pair.Compensation
@@ -223,18 +223,23 @@ func (t *Tasks) Restored(ctx context.Context) error {
 	return err
 }
 
-// Waiting refuses a run that is not on record as started.
+// Waiting refuses to let the command of a run begin that is not on record as started, or could not
+// be started now. Such a run ends.
 func (t *Tasks) Waiting(ctx context.Context, taskID, effect string, run int) error {
-	out, _, err := t.act(ctx, taskID, daemonActor(), always(nil), nil)
+	begin := task.BeginRun{EffectID: effect, Run: run}
+	out, _, err := t.act(ctx, taskID, daemonActor(), func(at *task.Task) (_ task.Command, err error) {
+		if e := at.Effect(effect); e != nil && e.Run(run) != nil {
+			begin.Signed, err = t.o.Approvals().Stands(ctx, e.Run(run).ApprovalID)
+		}
+		return begin, err
+	}, nil)
 	if err != nil {
 		return err
 	}
-	if e := out.Task.Effect(effect); e != nil {
-		if r := e.Run(run); r != nil && r.State == task.EffectStarted {
-			return nil
-		}
+	if r := out.Task.Effect(effect).Run(run); r.State != task.EffectStarted {
+		return api.Errorf(api.Conflict, "run %d of effect %s is over: its command may not begin any more", run, effect)
 	}
-	return api.Errorf(api.Conflict, "run %d of effect %s is not started", run, effect)
+	return nil
 }
 
 // Spawned is the runner's word that a run has a process.
@@ -249,8 +254,8 @@ func (t *Tasks) Finished(ctx context.Context, taskID, effect string, run int, st
 	return err
 }
 
-// KillEffect answers task.kill_effect: it has the runner end a command that runs. How it
-// ends is reported as ever.
+// KillEffect answers task.kill_effect: it has the runner end a command. Without a runner, the next
+// one does.
 func (s *Session) KillEffect(ctx context.Context, p *taskapi.KillEffectParams) (taskapi.EffectState, error) {
 	result, err := write(ctx, s, "task.kill_effect", p.TaskID, p, always(task.KillRun{EffectID: p.EffectID, Run: p.Run, Reason: p.Reason}), effectState)
 	if err != nil {
@@ -264,5 +269,6 @@ func (s *Session) KillEffect(ctx context.Context, p *taskapi.KillEffectParams) (
 		}
 		run = out.Task.Effect(p.EffectID).Started()
 	}
-	return result, s.t.o.Runner.Kill(RunOrder{TaskID: p.TaskID, EffectID: p.EffectID, Run: run})
+	s.t.o.Runner.Kill(RunOrder{TaskID: p.TaskID, EffectID: p.EffectID, Run: run})
+	return result, nil
 }

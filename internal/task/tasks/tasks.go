@@ -84,8 +84,8 @@ type Runner interface {
 	Start(RunOrder)
 	// Lives reports whether a process of a run may still be there.
 	Lives(RunOrder) bool
-	// Kill ends a run's processes.
-	Kill(RunOrder) error
+	// Kill ends a run's processes, if there is a process to run commands in.
+	Kill(RunOrder)
 }
 
 // RunOrder is an order to a runner.
@@ -97,6 +97,8 @@ type RunOrder struct {
 	Bound            task.Bound
 	Compensation     bool
 	StartedAt        time.Time
+	// KillAsked is set once a person wants the run ended.
+	KillAsked bool
 }
 
 // Options are the dependencies of the tasks.

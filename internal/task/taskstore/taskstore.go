@@ -323,9 +323,10 @@ func (s Tasks) Busy(ctx context.Context) ([]string, error) {
 	return db.Rows(ctx, s.db, "the effects", `SELECT DISTINCT task_id FROM effects WHERE busy = 1`, nil, db.ScanText)
 }
 
-// Approved returns the tasks that have an approval which may not be used yet.
+// Approved returns the tasks with an approval by which an effect may still be started or undone.
 func (s Tasks) Approved(ctx context.Context) ([]string, error) {
-	return db.Rows(ctx, s.db, "the approvals", `SELECT DISTINCT task_id FROM task_parts WHERE kind = 'approval' AND body ->> '$.status' = 'approved' AND body ->> '$.used' IS NOT TRUE`, nil, db.ScanText)
+	return db.Rows(ctx, s.db, "the approvals", `SELECT task_id FROM task_parts WHERE kind = 'approval' AND body ->> '$.status' = 'approved' AND body ->> '$.used' IS NOT TRUE
+		UNION SELECT task_id FROM effects WHERE body ->> '$.compensation' IS NOT NULL AND body ->> '$.runs[#-1].state' IS NOT NULL AND body ->> '$.runs[#-1].compensation' IS NOT TRUE`, nil, db.ScanText)
 }
 
 // GrantByToken returns the id of a grant by the SHA-256 of its token, as the log says it is, and

@@ -3094,6 +3094,7 @@ class TaskRun(_TaskRun, total=False):
     pid: int
     receipt: Any
     token_hash: str
+    kill_asked: bool
     evidence: str
     settled_by: str
 
