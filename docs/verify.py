@@ -269,7 +269,7 @@ class Rows:
 
     # The columns, the one that counts, the own key of a record, and whether a row is open. In rows of form 1 the
     # tables of FORMER have only so many columns, and the tables of SINCE are counted from a form on.
-    FORM, FORMER, SINCE = 4, {"tasks": 4, "grants": 5}, {"used_signatures": 3, "owed": 4}
+    FORM, FORMER, SINCE = 5, {"tasks": 4, "grants": 5}, {"used_signatures": 3, "owed": 4, "app_processes": 5}
     TABLES = {
         "exchanges": (["conversation", "type", "outcome", "round", "maxRounds", "expiresAt", "forPerson"], None, ["agentId", "exchangeId"], lambda r, now: r[2] == "in_progress"),
         "escalations": (["open"], 0, ["exchangeId"], lambda r, now: r[0] != 0),
@@ -282,6 +282,7 @@ class Rows:
         "lanes": (["last"], 0, [], lambda r, now: r[0] != 0),
         "used_signatures": (["until"], None, [], lambda r, now: r[0] == 0 or r[0] > now),
         "owed": (["until"], None, [], lambda r, now: r[0] == 0 or r[0] > now),
+        "app_processes": (["at"], None, [], lambda r, now: True),
     }
     SQL = {
         "exchanges": "SELECT agent, id, conversation_id, member(state, 'type'), outcome, member(state, 'round'), member(state, 'maxRounds'), expires_at, coalesce(member(state, 'forPerson'), 0) FROM exchanges WHERE outcome = 'in_progress'",
@@ -295,6 +296,7 @@ class Rows:
         "lanes": "SELECT name, last FROM lanes",
         "used_signatures": "SELECT id, until FROM used_signatures",
         "owed": "SELECT agent, lower(hex(seal)), until FROM owed",
+        "app_processes": "SELECT boot, name, at FROM app_processes",
     }
 
     def __init__(self, first):
@@ -392,7 +394,7 @@ class Rows:
             compared = self.FORMER.get(table) if self.form == 1 else None
             if self.form < self.SINCE.get(table, 1):
                 continue
-            n, there = 2 if table in ("exchanges", "owed") else 1, {}
+            n, there = 2 if table in ("exchanges", "owed", "app_processes") else 1, {}
             # A database that an earlier version has left has no rows of a table that it did not know.
             known = db.execute("SELECT name FROM sqlite_schema WHERE type = 'table' AND name = ?", (table,)).fetchone()
             for values in db.execute(self.SQL[table]).fetchall() if known else []:

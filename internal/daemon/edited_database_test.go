@@ -301,6 +301,25 @@ func TestDebtWhoseRowIsGone(t *testing.T) {
 	}
 }
 
+// A process that was an app's does not become an operator's with its row: the daemon does not start, and a
+// verification finds the difference.
+func TestProcessWhoseRowIsGone(t *testing.T) {
+	t.Parallel()
+	h := build(t, acme)
+	h.agent("@acme/alice")
+	h.stop()
+	if fault := h.faultOf(); fault != nil {
+		t.Fatalf("before: %v", fault)
+	}
+	h.editRows("DELETE FROM app_processes; DELETE FROM meta WHERE key LIKE 'app:%'")
+	if fault := h.faultOf(); fault == nil || !strings.Contains(fault.Problem, "process of an app ") {
+		t.Errorf("without the row: %v", fault)
+	}
+	if err := h.tryStart(); err == nil || !strings.Contains(err.Error(), "process of an app ") {
+		t.Errorf("the start: %v", err)
+	}
+}
+
 // A daemon does not start on a database with a changed schema.
 func TestSchemaThatSomebodyChanged(t *testing.T) {
 	h := build(t, acme)

@@ -78,7 +78,7 @@ func (d *Daemon) restored(ctx context.Context) (settle func() error, err error) 
 // or it was used, after the copy was made. It is nil for other rows.
 func takesBack(d *Daemon, t fold.Table) func(context.Context) error {
 	switch t {
-	case fold.Exchanges, fold.Escalations, fold.Paused, fold.UsedSignatures, fold.Owed:
+	case fold.Exchanges, fold.Escalations, fold.Paused, fold.UsedSignatures, fold.Owed, fold.AppProcesses:
 		return nil
 	case fold.Lanes:
 		// The other host refuses a number that ran back, until this one joins again with new keys.

@@ -90,6 +90,12 @@ func lived(t *testing.T, o Options) *Store {
 	for seq := uint64(1); seq <= 2; seq++ {
 		said(audit.Record{ActionType: audit.ActionDelivery}, laneTaken(seq))
 	}
+	for _, boot := range []string{"earlier", "boot"} {
+		for _, name := range []string{"1@1", "2@2"} {
+			said(audit.Record{ActionType: audit.ActionSecurity}, AppProcess{Boot: boot, Name: name, App: "a", At: someTime})
+		}
+	}
+	said(audit.Record{ActionType: audit.ActionSecurity}, EndedProcesses{{"earlier", "1@1"}})
 	said(audit.Record{ActionType: audit.ActionTask}, actorGrant("k2", `{"actor":"claude","holder":{"uid":7},"revoked_at":"2026-01-01T00:00:00Z","role":"executor"}`))
 	return s
 }

@@ -30,6 +30,7 @@ var notShown = map[string]struct {
 	"paused":            {[]string{"by"}, "| `paused` | `at` | nothing |"},
 	"lanes":             {nil, "| `lanes` | `last` | nothing |"},
 	"owed":              {[]string{"value"}, "| `owed` | nothing: the log has only the `seal` of a row | everything |"},
+	"app_processes":     {[]string{"app"}, "| `app_processes` | `boot`, `name`, `at` | `app` |"},
 	"used_signatures":   {nil, "| `used_signatures` | `until` | nothing |"},
 	"releases":          {[]string{"app_id", "claim", "request_key", "origin", "data", "record_seq"}, "| `releases` | `state`, `expires_at` | all other columns |"},
 	"tasks":             {[]string{"priority", "ready_at", "binds", "blocked", "running", "origin", "head"}, "| `tasks` | `tenant`, `phase`, `seq`, `is_open`, and the same in `head`."},
@@ -42,7 +43,6 @@ var notShown = map[string]struct {
 // notHeld are the tables that the log does not hold, with the reason. Their rows have seals, except
 // those of the log itself: a row that somebody deletes, or replaces by an older one, is not found.
 var notHeld = map[string]string{
-	"app_processes":     "a process that is forgotten may operate: the page says so",
 	"brought":           "an address that a message brought is a stranger again: the page says so",
 	"current_exchanges": "an agent may begin a new exchange at any time, and a debt binds it there too",
 	"heard":             "the chain of a message begins anew: the page says so",
@@ -129,6 +129,7 @@ func TestEveryColumnIsHeldToTheLog(t *testing.T) {
 		taskStep{phase: "completed", state: "done", runs: 1}.part("t1", 3), taskStep{phase: "completed", state: "done", runs: 2}.part("t2", 3),
 		Owed{Agent: "a", Counterparty: "b", Value: `{"replyPolicy":"human-only","commitment":true}`, Until: someTime.Add(time.Hour)}, Owed{Agent: "a", Counterparty: "c"},
 		actorGrant("k1", `{"actor":"claude","holder":{"uid":8},"role":"executor"}`),
+		EndedProcesses{{"boot", "1@1"}, {"boot", "never"}}, AppProcess{Boot: "boot", Name: "2@2", App: "b", At: someTime.Add(time.Second)},
 		Escalation{Pair: PairOf("d", "a"), ExchangeID: "e2", OpenedAt: someTime}, Paused{Scope: "agent:b", At: someTime, By: "p"}))
 	if err := s.Sign(); err != nil {
 		t.Fatal(err)
@@ -315,7 +316,7 @@ func (h *held) find(table, where string) (t fold.Table, keys []string, row fold.
 	if !belongs {
 		t, _ = fold.Of(table)
 	}
-	key := map[string]string{"exchanges": "agent, id", "escalations": "exchange_id", "paused": "scope", "lanes": "name", "releases": "approval", "owed": "agent, lower(hex(seal))"}[table]
+	key := map[string]string{"exchanges": "agent, id", "escalations": "exchange_id", "paused": "scope", "lanes": "name", "releases": "approval", "owed": "agent, lower(hex(seal))", "app_processes": "boot, name"}[table]
 	if belongs {
 		key = "task_id"
 	} else if key == "" {

@@ -39,9 +39,6 @@ type transaction struct {
 	receipt     Receipt
 	nextMessage int64
 	queues      map[string]int64
-	// boot is the boot whose app processes are kept, once it is known, and noted counts them.
-	boot  string
-	noted int
 	// removed is [Store.removed].
 	removed *atomic.Uint32
 }

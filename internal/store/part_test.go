@@ -5,14 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/ocip"
-	"github.com/openclawos/ocipd/internal/store/db"
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 )
@@ -128,51 +126,26 @@ func TestAppProcesses(t *testing.T) {
 	at := func(name, app string) AppProcess {
 		return AppProcess{Boot: "boot-1", Name: name, App: app, At: someTime}
 	}
+	stored := func() []AppProcess {
+		t.Helper()
+		all, err := s.AppProcesses(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
 	commit(t, s, with(at("7@70", "a"), at("8@80", "b"), at("7@70", "c"), at("9@90", "d")))
-	commit(t, s, with(EndedProcesses{"8@80", "never"}))
+	commit(t, s, with(EndedProcesses{{"boot-1", "8@80"}, {"boot-1", "never"}, {"boot-2", "7@70"}}))
 	shut(t, s)
 	s = open(t, options(dir))
 	t.Cleanup(func() { shut(t, s) })
-	if got := read(t, s.AppProcesses, "boot-1"); !reflect.DeepEqual(got, []AppProcess{at("7@70", "c"), at("9@90", "d")}) {
+	if got := stored(); !reflect.DeepEqual(got, []AppProcess{at("7@70", "c"), at("9@90", "d")}) {
 		t.Errorf("after a start: %+v", got)
 	}
-	if got := read(t, s.AppProcesses, "boot-2"); len(got) != 0 {
-		t.Errorf("of another boot: %+v", got)
-	}
 	other := AppProcess{Boot: "boot-2", Name: "7@70", App: "x", At: someTime}
-	commit(t, s, with(other))
-	if got := read(t, s.AppProcesses, "boot-2"); !reflect.DeepEqual(got, []AppProcess{other}) || count(t, s, "app_processes") != 1 {
+	commit(t, s, with(EndedProcesses{{"boot-1", "7@70"}, {"boot-1", "9@90"}}, other))
+	if got := stored(); !reflect.DeepEqual(got, []AppProcess{other}) {
 		t.Errorf("after a boot: %+v", got)
-	}
-}
-
-// Processes beyond the limit are forgotten, the ones first seen first, and a process that registers
-// again and again pushes nobody out.
-func TestAppProcessesAreBounded(t *testing.T) {
-	t.Parallel()
-	s := openTest(t)
-	err := s.writer.Together(func() (err error) {
-		for i := 0; i < maxAppProcesses && err == nil; i++ {
-			err = s.writer.Insert("processes", "app_processes", db.Int(int64(i+1)), db.Text("b"), db.Text(strconv.Itoa(i)), db.Text("a"), db.Int(0))
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var parts []Part
-	for i := range countProcesses {
-		parts = append(parts, AppProcess{Boot: "b", Name: fmt.Sprint(maxAppProcesses + i), App: "a", At: someTime})
-	}
-	commit(t, s, with(parts...))
-	again := make([]Part, 2*countProcesses)
-	for i := range again {
-		again[i] = parts[len(parts)-1]
-	}
-	commit(t, s, with(again...))
-	got := read(t, s.AppProcesses, "b")
-	if len(got) != maxAppProcesses || got[0].Name != strconv.Itoa(countProcesses) {
-		t.Errorf("%d are remembered, from %s on", len(got), got[0].Name)
 	}
 }
 

@@ -75,7 +75,6 @@ func (w *writer) write(batch []*pending, at time.Time) error {
 		w.state.Rollback()
 		// The numbers that this transaction gave to queues are gone.
 		clear(w.queues)
-		w.boot = ""
 		// SQLite rolls back by itself after some errors; another rollback would then be a
 		// meaningless error.
 		if !w.Conn.AutocommitEnabled() {

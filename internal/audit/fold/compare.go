@@ -29,8 +29,11 @@ func (d *Difference) String() string {
 
 // Named returns a row's name for people.
 func (t Table) Named(key []string) string {
-	if t == Exchanges {
+	switch t {
+	case Exchanges:
 		return fmt.Sprintf("%s %s of agent %s", t.def().noun, key[1], key[0])
+	case AppProcesses:
+		return t.def().noun + " " + key[1]
 	}
 	return t.def().noun + " " + key[0]
 }

@@ -27,6 +27,7 @@
 //	lanes              name          last                                             last > 0
 //	used_signatures    id            until                                            until 0, or not over
 //	owed               agent, seal   until                                            until 0, or not over
+//	app_processes      boot, name    at                                               always
 //
 // The columns parts and bound of a task stand for the rows that belong to it, and unsettled
 // counts its effects that decisions can still depend on: see [Parts].
@@ -36,8 +37,8 @@
 // seals learns anything from it.
 //
 // The form of a log determines its columns and tables. A log of form 1 lacks those of [former], and
-// its rows are compared without them. Logs of forms 1 and 2 have no used_signatures,
-// and those of form 3 no owed either.
+// its rows are compared without them. A table that a later form brought is counted from that form on:
+// used_signatures from 3, owed from 4, app_processes from 5.
 //
 // Members of records that an operator can have redacted are no columns.
 //
@@ -93,6 +94,7 @@ const (
 	Lanes
 	UsedSignatures
 	Owed
+	AppProcesses
 )
 
 // Tables returns all tables, in their order.
@@ -186,6 +188,7 @@ var definitions = sync.OnceValue(func() []definition {
 			open: untilEnds,
 			own:  none,
 		},
+		AppProcesses: {name: "app_processes", noun: "process of an app", key: []string{"boot", "name"}, columns: []string{"#at"}, since: 5, open: always, own: none},
 	}
 	for i := range list {
 		d := &list[i]
@@ -209,7 +212,7 @@ func (t Table) Name() string { return t.def().name }
 // Form is the form of rows that this version writes, and FormName the member of a checkpoint's
 // details that says it. A checkpoint without it is of form 1.
 const (
-	Form     = 4
+	Form     = 5
 	FormName = "rowForm"
 	// RestoredName is the member of a checkpoint's details with the id of the newest state_restored
 	// record. It is absent before the first.

@@ -46,7 +46,7 @@ func rowsOf(r *rand.Rand, t Table) Row {
 		row[2], row[3] = []string{"in_force", "revoked"}[r.IntN(2)], Int(begin.UnixMilli()+int64(r.IntN(2))*1000)
 	case Releases:
 		row[0] = []string{"ready", "claimed", "abandoned"}[r.IntN(3)]
-	case Escalations, Paused, Tasks, TaskGrants, Lanes, UsedSignatures, Owed:
+	case Escalations, Paused, Tasks, TaskGrants, Lanes, UsedSignatures, Owed, AppProcesses:
 	}
 	return row
 }
@@ -72,7 +72,7 @@ func TestWhatIsEnteredIsRead(t *testing.T) {
 				if Table(table) == Exchanges {
 					key = []string{fmt.Sprint("a", no), fmt.Sprint("e", r.IntN(2))}
 				}
-				if Table(table) == Owed {
+				if Table(table) == Owed || Table(table) == AppProcesses {
 					key = append(key, "seal")
 				}
 				c := Change{Table: Table(table), Key: key, Add: 1 + r.Int64N(2)}
@@ -242,19 +242,26 @@ func TestListIsBegunAnew(t *testing.T) {
 	}
 }
 
-// A log of an earlier form counts no debts: they are compared from the checkpoint on that does.
-func TestDebtsOfAnEarlierForm(t *testing.T) {
-	for form, want := range map[int]int{1: 0, 3: 0, 4: 1} {
-		found := NewFound()
-		found.Put(Owed, []string{"a", "seal"}, Row{"0"})
-		since := &Since{Base: 1, At: begin, Form: form}
-		if got := since.Compare(found); len(got) != want {
-			t.Errorf("form %d: %v", form, got)
-		}
-		replay := NewReplay()
-		replay.whole, replay.marked, replay.form = true, true, form
-		if got := replay.Compare(found, begin); len(got) != want {
-			t.Errorf("form %d, from the whole log: %v", form, got)
+// A log of an earlier form counts neither debts nor processes: they are compared from the checkpoint on that
+// does.
+func TestTablesOfALaterForm(t *testing.T) {
+	for table, since := range map[Table]int{Owed: 4, AppProcesses: 5} {
+		for form := 1; form <= Form; form++ {
+			want := 0
+			if form >= since {
+				want = 1
+			}
+			found := NewFound()
+			found.Put(table, []string{"a", "b"}, Row{"0"})
+			since := &Since{Base: 1, At: begin, Form: form}
+			if got := since.Compare(found); len(got) != want {
+				t.Errorf("form %d: %v", form, got)
+			}
+			replay := NewReplay()
+			replay.whole, replay.marked, replay.form = true, true, form
+			if got := replay.Compare(found, begin); len(got) != want {
+				t.Errorf("form %d, from the whole log: %v", form, got)
+			}
 		}
 	}
 }

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 
@@ -19,10 +20,10 @@ type processes struct {
 
 	mu   sync.Mutex
 	apps map[string]appProcess
-	// full is the number at which ended processes are removed, and stale are those that had ended
-	// when the store was read.
+	// full is the number at which ended processes are removed, and stale are those whose rows the
+	// store still has, the next to go first.
 	full  int
-	stale []string
+	stale []store.EndedProcess
 }
 
 // appProcess is the app of a process, now or earlier, and whether the store has it.
@@ -36,6 +37,9 @@ const (
 	// limit of running ones.
 	someProcesses = 1024
 	maxProcesses  = 32768
+	// endTogether bounds the ended processes whose rows leave the store with a new one: the record of
+	// the new one states each.
+	endTogether = 32
 )
 
 func (p *processes) load(ctx context.Context, o *Options) error {
@@ -44,15 +48,15 @@ func (p *processes) load(ctx context.Context, o *Options) error {
 		p.runs = func(string) bool { return true }
 	}
 	p.apps, p.full = make(map[string]appProcess), someProcesses
-	rows, err := o.Store.AppProcesses(ctx, p.boot)
+	rows, err := o.Store.AppProcesses(ctx)
 	if err != nil {
 		return err
 	}
 	for _, row := range rows {
-		if p.runs(row.Name) {
+		if row.Boot == p.boot && p.runs(row.Name) {
 			p.apps[row.Name] = appProcess{row.App, true}
 		} else {
-			p.stale = append(p.stale, row.Name)
+			p.stale = append(p.stale, store.EndedProcess{Boot: row.Boot, Name: row.Name})
 		}
 	}
 	return nil
@@ -75,9 +79,19 @@ func (p *processes) written(process string) {
 	}
 }
 
-// add remembers a process. It reports whether the store needs it, which processes have ended, and
-// whether there was room.
-func (p *processes) add(process, app string) (fresh bool, ended []string, ok bool) {
+// gone notes that the store has no ended processes of [processes.add] any more.
+func (p *processes) gone(ended []store.EndedProcess) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	// Another change may have ended them too.
+	for ; len(ended) > 0 && len(p.stale) > 0 && p.stale[0] == ended[0]; ended = ended[1:] {
+		p.stale = p.stale[1:]
+	}
+}
+
+// add remembers a process. It reports whether the store needs it, which ended ones the store is to
+// forget with it, and whether there was room.
+func (p *processes) add(process, app string) (fresh bool, ended []store.EndedProcess, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if found, known := p.apps[process]; known {
@@ -87,17 +101,16 @@ func (p *processes) add(process, app string) (fresh bool, ended []string, ok boo
 		for name := range p.apps {
 			if !p.runs(name) {
 				delete(p.apps, name)
-				ended = append(ended, name)
+				p.stale = append(p.stale, store.EndedProcess{Boot: p.boot, Name: name})
 			}
 		}
 		p.full = max(someProcesses, 2*len(p.apps))
 	}
-	ended, p.stale = append(ended, p.stale...), nil
 	if len(p.apps) >= maxProcesses {
-		return false, ended, false
+		return false, nil, false
 	}
 	p.apps[process] = appProcess{app: app}
-	return true, ended, true
+	return true, slices.Clone(p.stale[:min(len(p.stale), endTogether)]), true
 }
 
 // actorPrefix begins the entry of an actor of tasks. No app's id has a blank.
@@ -152,11 +165,12 @@ func (r *Registry) noteProcess(who string, p api.Peer, c *store.Change) (process
 // remember enters a process, in memory at once and permanently with the change.
 func (r *Registry) remember(who, process string, c *store.Change) error {
 	fresh, ended, ok := r.processes.add(process, who)
-	if len(ended) > 0 {
-		c.Add(store.EndedProcesses(ended))
-	}
 	if !ok {
 		return api.Errorf(api.Forbidden, "the kernel knows its limit of %d processes of apps and actors", maxProcesses)
+	}
+	if len(ended) > 0 {
+		c.Add(store.EndedProcesses(ended))
+		c.OnDurable(func(store.Receipt) { r.processes.gone(ended) })
 	}
 	if fresh {
 		c.Add(store.AppProcess{Boot: r.processes.boot, Name: process, App: who, At: r.now()})

@@ -381,7 +381,7 @@ func TestProcesses(t *testing.T) {
 	p.add("a", "x")
 	p.add("b", "x")
 	ended["a"] = true
-	if fresh, gone, ok := p.add("c", "x"); !fresh || !ok || !slices.Equal(gone, []string{"a"}) {
+	if fresh, gone, ok := p.add("c", "x"); !fresh || !ok || !slices.Equal(gone, []store.EndedProcess{{Name: "a"}}) {
 		t.Error(fresh, gone, ok)
 	}
 	if fresh, _, ok := p.add("c", "x"); !fresh || !ok {

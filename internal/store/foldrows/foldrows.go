@@ -121,6 +121,8 @@ func of(t fold.Table) table {
 			func(stmt *sqlite.Stmt) ([]string, fold.Row) { return one(stmt), UsedSignature(at(stmt, 1)) }}
 	case fold.Owed:
 		return ofOwed()
+	case fold.AppProcesses:
+		return ofProcesses()
 	case fold.Tasks:
 		return ofTasks()
 	case fold.TaskGrants:
@@ -139,6 +141,13 @@ func numbered(stmt *sqlite.Stmt) ([]string, fold.Row) {
 
 func ofOwed() table {
 	return table{`agent, lower(hex(seal)), until FROM main.owed`, `(until = 0 OR until > ?1)`, `agent, lower(hex(seal))`,
+		func(stmt *sqlite.Stmt) ([]string, fold.Row) {
+			return []string{stmt.ColumnText(0), stmt.ColumnText(1)}, fold.Row{fold.Int(stmt.ColumnInt64(2))}
+		}}
+}
+
+func ofProcesses() table {
+	return table{`boot, name, at FROM main.app_processes`, `?1 = ?1`, `boot, name`,
 		func(stmt *sqlite.Stmt) ([]string, fold.Row) {
 			return []string{stmt.ColumnText(0), stmt.ColumnText(1)}, fold.Row{fold.Int(stmt.ColumnInt64(2))}
 		}}

@@ -96,6 +96,8 @@ func (m *mending) mend(t fold.Table) error {
 		return m.numbered(t)
 	case fold.Owed:
 		return m.debt()
+	case fold.AppProcesses:
+		return m.process()
 	case fold.Releases:
 		return m.write("releases", `approval = ?`, func(v []db.Value) error {
 			if m.says == nil {
@@ -134,6 +136,19 @@ func (m *mending) debt() error {
 		return nil
 	}
 	return m.w.Exec("that nothing is owed", `DELETE FROM main.owed WHERE agent = ? AND lower(hex(seal)) = ?`, db.Text(m.key[0]), db.Text(m.key[1]))
+}
+
+// process makes a missing process again. It operates nothing, whoever it was.
+func (m *mending) process() error {
+	const what = "an app's process"
+	if m.says == nil {
+		return m.w.Exec(what, `DELETE FROM main.app_processes WHERE boot = ? AND name = ?`, db.Text(m.key[0]), db.Text(m.key[1]))
+	}
+	no, err := m.w.Scalar(what, `SELECT coalesce((SELECT no FROM main.app_processes WHERE boot = ? AND name = ?), (SELECT max(no) + 1 FROM main.app_processes), 1)`, db.Text(m.key[0]), db.Text(m.key[1]))
+	if err != nil {
+		return err
+	}
+	return m.w.Put(what, "app_processes", db.Int(no), db.Text(m.key[0]), db.Text(m.key[1]), db.Text("that only the audit log names"), db.Int(fold.Number(m.says[0])))
 }
 
 // escalation makes a missing escalation again, with the pair from the row of its exchange.
