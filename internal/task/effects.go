@@ -196,7 +196,6 @@ func (a *Approval) Unsigned(compensation bool) error {
 // not used in the copy may have been used since, as may one to undo what was done.
 type Restored struct{}
 
-//nolint:unparam // it is a Command
 func (Restored) decide(d *draft) error {
 	for i := range d.t.Approvals {
 		if a := &d.t.Approvals[i]; a.Unspent(d.t) || a.undoes(d.t) != nil {
