@@ -3,13 +3,17 @@ package daemon_test
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/openclawos/ocipd/internal/audit"
+	"zombiezen.com/go/sqlite"
+	"zombiezen.com/go/sqlite/sqlitex"
 )
 
 // The configuration of each start is recorded before anything is decided under it: the
@@ -74,5 +78,45 @@ func TestConfigurationIsOnRecordAtTheStart(t *testing.T) {
 		if text := fmt.Sprint(e.Details); strings.Contains(text, "one-secret") || strings.Contains(text, "another-secret") {
 			t.Errorf("record %d has a secret", e.Seq)
 		}
+	}
+}
+
+// A start finds the difference to the configuration before it in the log, also if somebody has
+// deleted that configuration from the database, or put an older one back with its seal.
+func TestFormerConfigurationIsThatOfTheLog(t *testing.T) {
+	t.Parallel()
+	h := build(t, acme)
+	h.stop()
+	before := filepath.Join(t.TempDir(), "before.db")
+	edit := func(queries ...string) {
+		t.Helper()
+		conn, err := sqlite.OpenConn(h.path("state/ocipd.db"), sqlite.OpenReadWrite)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, query := range queries {
+			err = errors.Join(err, sqlitex.ExecuteTransient(conn, query, nil))
+		}
+		if err = errors.Join(err, conn.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	edit("VACUUM INTO '" + before + "'")
+	const row = " WHERE key = 'configuration'"
+	for _, tt := range []struct {
+		queries    []string
+		yaml, want string
+	}{
+		{[]string{"DELETE FROM meta" + row}, strings.Replace(acme, "max_rounds: 3", "max_rounds: 500", 1), "agents.alice.max_rounds: 3 -> 500"},
+		{[]string{"ATTACH '" + before + "' AS before", "REPLACE INTO main.meta SELECT * FROM before.meta" + row}, acme, "agents.alice.max_rounds: 500 -> 3"},
+	} {
+		edit(tt.queries...)
+		h.configure(tt.yaml)
+		h.start()
+		noted := h.records(audit.Filter{Like: audit.Record{ActionType: audit.ActionConfigChange, Event: "loaded"}})
+		if diff := diffOf(noted[len(noted)-1]); !slices.Contains(diff, tt.want) {
+			t.Errorf("after %s the difference is %q", tt.queries, diff)
+		}
+		h.stop()
 	}
 }

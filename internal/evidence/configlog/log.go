@@ -90,6 +90,21 @@ func New(o Options, value []byte) *Log {
 	return l
 }
 
+// Digest returns the digest of the last recorded configuration, or "".
+func (l *Log) Digest() string {
+	if l.last == nil {
+		return ""
+	}
+	return l.last.Digest
+}
+
+// Found continues from the configuration that the records lead to, in place of the database's value.
+func (l *Log) Found(c *InForce) {
+	next := last{Text: strings.Split(strings.TrimSuffix(c.Text, "\n"), "\n"), Digest: c.Digest}
+	next.keep(c.Directory)
+	l.last = &next
+}
+
 // Former returns the last recorded configuration as YAML, or "".
 func (l *Log) Former() string {
 	if l.last == nil {

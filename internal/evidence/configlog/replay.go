@@ -83,6 +83,12 @@ func (r *Replay) Add(seq uint64, line []byte) (more bool, err error) {
 	if err != nil {
 		return false, &audit.Fault{Seq: seq, Problem: err.Error()}
 	}
+	return r.AddEntry(&e)
+}
+
+// AddEntry is [Replay.Add] for a record of a configuration that was parsed.
+func (r *Replay) AddEntry(e *audit.Entry) (more bool, err error) {
+	seq := e.Seq
 	encoded, err := json.Marshal(e.Details)
 	var d details
 	if err == nil {
