@@ -32,21 +32,21 @@ COMPILED := -trimpath -buildvcs=false -pgo=$(PROFILE)
 # What the race detector leaves out: SQLite, which is C translated to Go and keeps
 # what it works on outside Go's heap, where the detector sees nothing; and checks
 # of unsafe pointers inside the standard library.
-RACE  := -race -gcflags='std=-d=checkptr=0' -gcflags='modernc.org/...=-race=false'
+RACE  := -race -trimpath -buildvcs=false -gcflags='std=-d=checkptr=0' -gcflags='modernc.org/...=-race=false'
 # At its end a raced program does not sleep a second for what its threads may still do:
 # there are a hundred of them, and the programs that they start.
 export GORACE := atexit_sleep_ms=0
-# Every test is run, and none is vetted once more: `make lint` does it. Those that
-# wait for processes wait side by side.
-TESTS := -count=1 -vet=off -timeout $(TEST_TIMEOUT) -parallel 4
+# Every test is run, and none is vetted once more: `make lint` does it. Tests that wait for
+# processes and disks wait side by side, and twice as many packages as there are processors.
+TESTS := -count=1 -vet=off -timeout $(TEST_TIMEOUT) -parallel 4 -p $(shell expr 2 '*' $$(nproc))
 # Packages that start nothing beside themselves, nor do their tests: nothing can race in
 # them, and the detector would take five times as long. test/archtest holds them to it.
 ALONE := bench/detection test/archtest internal/api/members internal/audit internal/audit/fold internal/audit/gate \
 	internal/audit/sealedtext internal/fleet/lane internal/ocip/media internal/ocip internal/ocip/commitment \
 	internal/ocip/content internal/task internal/base/term internal/base/text
 # Packages whose tests start whole daemons, or make large logs. `make test` runs them without the
-# race detector, and `make race` with it.
-WHOLE := bench/fault cmd/ocipd examples integrations internal/bridge/console/page internal/daemon internal/evidence/index sdk
+# race detector, and `make race` with it. The longest are first, so that none is left alone at the end.
+WHOLE := internal/daemon cmd/ocipd internal/bridge/console/page examples integrations internal/evidence/index sdk bench/fault
 # Tests of many cases like each other, of which the detector sees a few, and tests that kill
 # a daemon many times, or have many processes at it: `make test-long` runs them.
 SWEEPS := TestAlteredColumns|TestAttacks|TestCanaryOf.*|TestConsoleWaysIn|TestDamagedTilesAreMadeAgain|TestEditedRowsAreFoundAtTheStart|TestEditedTaskIsFoundAtTheStart|TestEveryColumnIsHeldToTheLog|TestEveryTextIsText|TestFaults|TestHundredThousandContacts|TestKilledAtAnyMoment|TestLargeDirectoryOnRecord|TestManyFaultsTakeNoLonger|TestNoEditLetsAnythingThrough|TestOldRowsAreFoundAtTheStart|TestPlantedFiles|TestRemovedIsGone
@@ -84,7 +84,7 @@ test: ## run the tests: under the race detector, if there is a C compiler, but f
 	@list=$$($(GO) list ./...) || exit; \
 	if $(HAVE_CC); then \
 		list=$$(echo "$$list" | grep -vE "/($$(echo $(ALONE) $(WHOLE) | tr ' ' '|'))$$"); \
-		plain='$(addprefix ./,$(ALONE) $(WHOLE))'; \
+		plain='$(addprefix ./,$(WHOLE) $(ALONE))'; \
 	else \
 		echo "make test: no C compiler found, so the race detector stays off" >&2; plain=$$list; list=; \
 	fi; \
