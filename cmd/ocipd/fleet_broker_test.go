@@ -98,7 +98,7 @@ func (f *branch) write(name, text string) {
 
 func (f *branch) command(host string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(f.t.Context(), f.program, args...)
-	cmd.Env = append(os.Environ(), asProgram+"=1", "XDG_STATE_HOME="+f.path("state-"+host), "OCIPD_POLICY_TIMEOUT="+patience.String(), "OCIPD_FLEET_OPERATORS="+f.path("operators"), "GORACE=atexit_sleep_ms=0")
+	cmd.Env = append(os.Environ(), asProgram+"=1", "XDG_STATE_HOME="+f.path("state-"+host), "OCIPD_FLEET_OPERATORS="+f.path("operators"), "GORACE=atexit_sleep_ms=0")
 	return cmd
 }
 

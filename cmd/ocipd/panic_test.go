@@ -81,7 +81,7 @@ func (k *killTest) supervise(ctx context.Context, t *testing.T, program string) 
 	go func() {
 		for {
 			cmd := exec.CommandContext(ctx, program, "serve", "--config", filepath.Join(k.dir, "ocipd.yaml"), "--socket", k.socket)
-			cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+k.dir, "OCIPD_POLICY_TIMEOUT="+patience.String(), "NOTIFY_SOCKET="+n.path)
+			cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+k.dir, "NOTIFY_SOCKET="+n.path)
 			cmd.Stderr = log
 			err := cmd.Start()
 			if err == nil {

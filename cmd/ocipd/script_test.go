@@ -25,6 +25,9 @@ import (
 // asProgram makes the test binary the program.
 const asProgram = "TEST_RUNS_AS_OCIPD"
 
+// policyTimeout is the configuration key policy.timeout of every daemon that a test starts.
+const policyTimeout = "OCIPD_POLICY_TIMEOUT"
+
 func TestMain(m *testing.M) {
 	// Under its own name it is the program, whatever its first word.
 	if len(os.Args) > 2 && filepath.Base(os.Args[0]) != "ocipd" {
@@ -52,7 +55,12 @@ func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == "ocipd" {
 		testscript.Main(m, programs)
 	}
-	testscript.Main(buildtest.Isolated(m, sdkVariable, lobsterVariable, "UPDATE_SAMPLES", "TEST_MUTANT", seedsVariable, hostsVariable, timeVariable, quietVariable), programs)
+	isolated := buildtest.Isolated(m, sdkVariable, lobsterVariable, "UPDATE_SAMPLES", "TEST_MUTANT", seedsVariable, hostsVariable, timeVariable, quietVariable)
+	// On a busy machine a policy exceeds its usual limit, and denies.
+	if err := os.Setenv(policyTimeout, patience.String()); err != nil {
+		panic(err)
+	}
+	testscript.Main(isolated, programs)
 }
 
 // TestScripts runs the commands like a person. Besides testscript's own, scripts have:
@@ -88,6 +96,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("XDG_STATE_HOME", filepath.Join(env.WorkDir, "state"))
 			env.Setenv("XDG_RUNTIME_DIR", dir)
 			env.Setenv("TZ", "UTC")
+			env.Setenv(policyTimeout, os.Getenv(policyTimeout))
 			env.Setenv("GORACE", os.Getenv("GORACE"))
 			if buildtest.Raced {
 				env.Setenv("RACED", "1")
