@@ -285,10 +285,12 @@ func killedWith(t *testing.T, h *harness, id string) (claim string) {
 		t.Fatal(err)
 	}
 	lines := bufio.NewScanner(out)
+	var said []string
 	for found := false; !found; claim, found = strings.CutPrefix(lines.Text(), "claim ") {
 		if !lines.Scan() {
-			t.Fatalf("the process ends without a claim: %v, %v", lines.Err(), cmd.Wait())
+			t.Fatalf("the process ends without a claim: %v, %v\n%s", lines.Err(), cmd.Wait(), strings.Join(said, "\n"))
 		}
+		said = append(said, lines.Text())
 	}
 	if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
 		t.Fatal(err)
