@@ -78,8 +78,23 @@ func TestScripts(t *testing.T) {
 	if err != nil || len(found) < 6 {
 		t.Fatalf("found the scripts %q, %v", found, err)
 	}
+	scripts(t, "4", found...)
+}
+
+// TestTaskFailsOverKills kills the daemon before each step of a task that goes wrong in all ways.
+// TestScripts does so before every fourth.
+func TestTaskFailsOverKills(t *testing.T) {
+	if buildtest.Raced {
+		t.Skip("the race detector makes starts slow")
+	}
+	scripts(t, "1", "testdata/script/taskfail.txtar")
+}
+
+// scripts runs scripts. Those that kill the daemon before the steps that they make do so
+// before every nth.
+func scripts(t *testing.T, nth string, files ...string) {
 	testscript.Run(t, testscript.Params{
-		Dir:                 "testdata/script",
+		Files:               files,
 		RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {
 			// Socket addresses are limited in length, and the work directory is deep.
@@ -98,9 +113,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("TZ", "UTC")
 			env.Setenv(policyTimeout, os.Getenv(policyTimeout))
 			env.Setenv("GORACE", os.Getenv("GORACE"))
-			if buildtest.Raced {
-				env.Setenv("RACED", "1")
-			}
+			env.Setenv("NTH", nth)
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
