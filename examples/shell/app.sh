@@ -9,7 +9,9 @@ if command -v socat >/dev/null; then
 else
   coproc kernel { nc -U "$socket"; }
 fi
-exec {in}<&"${kernel[0]?nobody answers on $socket}" {out}>&"${kernel[1]}"
+# The shell takes both away as soon as nobody answers.
+ends=("${kernel[@]-}")
+{ exec {in}<&"${ends[0]}" {out}>&"${ends[1]-}"; } 2>/dev/null || lost
 
 # ask METHOD PARAMS sends a request and leaves its answer in $answer. Events
 # that arrive in between are kept.
