@@ -18,26 +18,9 @@ import (
 func TestFullDiskWhileHolding(t *testing.T) { withDisk(t, onSmallDisk) }
 
 func onSmallDisk(t *testing.T) {
-	dir, err := os.MkdirTemp("", "ocipd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	h := &harness{t: t, dir: dir}
-	if err := os.Mkdir(h.path("state"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Mount("tmpfs", h.path("state"), "tmpfs", 0, "size=4m"); err != nil {
-		t.Skip("cannot mount a small disk:", err)
-	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(h.path("state"), 0); err != nil {
-			t.Error("cannot unmount the small disk:", err)
-		}
-	})
 	// One message may wait, so that a place that was not returned is noticed. This disk is
 	// full at once, without a warning before.
-	h.configure(acme + "approvals: {max_open: 1}\nstore: {warn_free_bytes: 0, min_free_bytes: 0, reserve_bytes: 0}\n")
+	h := onDisk(t, acme+"approvals: {max_open: 1}\nstore: {warn_free_bytes: 0, min_free_bytes: 0, reserve_bytes: 0}\n", "4m")
 	h.start()
 	t.Cleanup(h.stop)
 	telegram, alice := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice")

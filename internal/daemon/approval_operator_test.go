@@ -29,13 +29,7 @@ func TestAppProcessesDecideNothing(t *testing.T) {
 		playApp(t, part)
 		return
 	}
-	if testing.Short() {
-		t.Skip("starts processes")
-	}
-	h := build(t, acme)
-	h.stop()
-	h.strict = true
-	h.start()
+	h := strictly(t, acme)
 
 	app := exec.CommandContext(t.Context(), self(t), "-test.v", "-test.run=^"+t.Name()+"$")
 	app.Env = append(os.Environ(), appPart+"=app", appHarness+"="+h.dir, "GORACE=atexit_sleep_ms=0")

@@ -59,24 +59,7 @@ func withDisk(t *testing.T, body func(*testing.T)) {
 func TestLevelsOfAFillingDisk(t *testing.T) { withDisk(t, onFillingDisk) }
 
 func onFillingDisk(t *testing.T) {
-	dir, err := os.MkdirTemp("", "ocipd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	h := &harness{t: t, dir: dir}
-	if err := os.Mkdir(h.path("state"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Mount("tmpfs", h.path("state"), "tmpfs", 0, "size=40m"); err != nil {
-		t.Skip("cannot mount a small disk:", err)
-	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(h.path("state"), syscall.MNT_DETACH); err != nil {
-			t.Error("cannot unmount the small disk:", err)
-		}
-	})
-	h.configure(acme + "store: {warn_free_bytes: 20971520, min_free_bytes: 8388608, reserve_bytes: 1048576}\n")
+	h := onDisk(t, acme+"store: {warn_free_bytes: 20971520, min_free_bytes: 8388608, reserve_bytes: 1048576}\n", "40m")
 	h.start()
 	t.Cleanup(h.stop)
 	telegram, alice := h.channel("@openclawos/telegram", "telegram"), h.agent("@acme/alice")

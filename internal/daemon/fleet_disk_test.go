@@ -1,8 +1,6 @@
 package daemon_test
 
 import (
-	"os"
-	"syscall"
 	"testing"
 
 	"github.com/openclawos/ocipd/internal/api"
@@ -15,18 +13,7 @@ func TestFleetFullDisk(t *testing.T) { withDisk(t, onFullHost) }
 
 func onFullHost(t *testing.T) {
 	c := newFleet(t, "store: {warn_free_bytes: 0, min_free_bytes: 0, reserve_bytes: 0}\n")
-	small := c.b.path("state")
-	if err := os.Mkdir(small, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Mount("tmpfs", small, "tmpfs", 0, "size=4m"); err != nil {
-		t.Skip("cannot mount a small disk:", err)
-	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(small, syscall.MNT_DETACH); err != nil {
-			t.Error("cannot unmount the small disk:", err)
-		}
-	})
+	c.b.mounts("4m")
 	c.begin()
 	alice, bob := c.a.agent("@acme/alice"), c.b.agent("@acme/bob")
 	lineA, lineB := carry(t, c.a), carry(t, c.b)

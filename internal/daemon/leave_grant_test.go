@@ -92,11 +92,7 @@ func TestPeopleWhoApprovedAreCountedAgain(t *testing.T) {
 
 // Two equal waiting messages make one new request, and block no other message.
 func TestEqualMessagesAreAskedAnewOnce(t *testing.T) {
-	h := build(t, acme)
-	h.stop()
-	h.configure(strings.Replace(acme, "max_rounds: 3}", "max_rounds: 3, media: ["+h.path("out")+"]}", 1))
-	h.start()
-	file := lay(t, h.path("out"), map[string]string{"a.txt": "as it was"}) + "/a.txt"
+	h, file := attaches(t, "as it was")
 	alice := h.agent("@acme/alice")
 	var ids []string
 	for range 2 {
@@ -127,11 +123,7 @@ func TestEqualMessagesAreAskedAnewOnce(t *testing.T) {
 // A message that its runtime has redeemed may have been sent: if something changed since,
 // no second copy is requested or handed out.
 func TestClaimedMessageIsNotAskedAnew(t *testing.T) {
-	h := build(t, acme)
-	h.stop()
-	h.configure(strings.Replace(acme, "max_rounds: 3}", "max_rounds: 3, media: ["+h.path("out")+"]}", 1))
-	h.start()
-	file := lay(t, h.path("out"), map[string]string{"a.txt": "as shown"}) + "/a.txt"
+	h, file := attaches(t, "as shown")
 	alice := h.redeems()
 	metadata := fresh(nil)
 	metadata["mediaUrls"] = []string{file}

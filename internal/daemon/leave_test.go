@@ -255,14 +255,21 @@ func TestWhatCameInIsWeighedAgain(t *testing.T) {
 	}
 }
 
+// attaches is a daemon in which alice may send a file with the text.
+func attaches(t *testing.T, text string) (h *harness, file string) {
+	t.Helper()
+	h = plot(t, "")
+	file = lay(t, h.path("out"), map[string]string{"a.txt": text}) + "/a.txt"
+	h.configure(strings.Replace(acme, "max_rounds: 3}", "max_rounds: 3, media: ["+h.path("out")+"]}", 1))
+	h.start()
+	t.Cleanup(h.stop)
+	return h, file
+}
+
 // A file of an approved message is hashed again when its runtime fetches it. A person then
 // sees the new content, and that is handed out.
 func TestFileOfWhatWasApprovedIsReadAgain(t *testing.T) {
-	h := build(t, acme)
-	h.stop()
-	h.configure(strings.Replace(acme, "max_rounds: 3}", "max_rounds: 3, media: ["+h.path("out")+"]}", 1))
-	h.start()
-	file := lay(t, h.path("out"), map[string]string{"a.txt": "as shown"}) + "/a.txt"
+	h, file := attaches(t, "as shown")
 	alice := h.redeems()
 	metadata := fresh(nil)
 	metadata["mediaUrls"] = []string{file}

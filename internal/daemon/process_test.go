@@ -209,13 +209,7 @@ func TestAppProcessesAreRememberedOverARestart(t *testing.T) {
 		decidesAfterARestart(t)
 		return
 	}
-	if testing.Short() {
-		t.Skip("starts processes")
-	}
-	h := build(t, acme)
-	h.stop()
-	h.strict = true
-	h.start()
+	h := strictly(t, acme)
 	cmd := plays(t, "app", h)
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -283,13 +277,7 @@ func TestOperatorConnectionThatWasHandedOn(t *testing.T) {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		return
 	}
-	if testing.Short() {
-		t.Skip("starts processes")
-	}
-	h := build(t, acme)
-	h.stop()
-	h.strict = true
-	h.start()
+	h := strictly(t, acme)
 	f := loose(t)
 	// The shell between them ends, so that its child is nobody's child here.
 	helper := plays(t, "helper", h)

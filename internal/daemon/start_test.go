@@ -284,18 +284,24 @@ func TestStopSaysWhatIsLeft(t *testing.T) {
 func onDisk(t *testing.T, yaml, size string) *harness {
 	t.Helper()
 	h := plot(t, yaml)
+	h.mounts(size)
+	return h
+}
+
+// mounts gives the state a small disk.
+func (h *harness) mounts(size string) {
+	h.t.Helper()
 	if err := os.Mkdir(h.path("state"), 0o700); err != nil {
-		t.Fatal(err)
+		h.t.Fatal(err)
 	}
 	if err := syscall.Mount("tmpfs", h.path("state"), "tmpfs", 0, "mode=0700,size="+size); err != nil {
-		t.Skip("cannot mount a small disk:", err)
+		h.t.Skip("cannot mount a small disk:", err)
 	}
-	t.Cleanup(func() {
+	h.t.Cleanup(func() {
 		if err := syscall.Unmount(h.path("state"), syscall.MNT_DETACH); err != nil {
-			t.Error("cannot unmount the small disk:", err)
+			h.t.Error("cannot unmount the small disk:", err)
 		}
 	})
-	return h
 }
 
 // A daemon starts on a full disk with the space that it has reserved, and people can decide
