@@ -13,6 +13,18 @@ import (
 // answers to its calls stand behind all of them. Each message comes once and in order.
 func TestManyEvents(t *testing.T) {
 	const many = 5000
+	flooded(t, func(l net.Listener) { serveMany(l, many) }, func(r *trial) {
+		r.take(1, &step{As: "channel", Do: "register", With: map[string]any{"id": "@sdk/channel", "channels": []any{"chat"}}})
+		for n := range many {
+			l := r.next("event", fmt.Sprint("message ", n), func(l *said) bool { return l.Event != 0 })
+			r.holds("message", map[string]any{"content": fmt.Sprint(n)}, l.Data)
+			r.say(map[string]any{"answer": l.Event, "with": nil})
+		}
+	})
+}
+
+// flooded runs the program of each SDK at a daemon of the test's own.
+func flooded(t *testing.T, serve func(net.Listener), check func(*trial)) {
 	for name, command := range runners {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -21,21 +33,16 @@ func TestManyEvents(t *testing.T) {
 				needs(t, command[0])
 			}
 			r := place(t)
-			socket := filepath.Join(r.dir, "many.sock")
+			socket := filepath.Join(r.dir, "own.sock")
 			listener, err := net.Listen("unix", socket)
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(func() { listener.Close() })
-			go serveMany(listener, many)
+			go serve(listener)
 			r.env = append(r.env, "OPENCLAWOS_KERNEL_SOCKET="+socket)
 			r.apps = r.start(command)
-			r.take(1, &step{As: "channel", Do: "register", With: map[string]any{"id": "@sdk/channel", "channels": []any{"chat"}}})
-			for n := range many {
-				l := r.next("event", fmt.Sprint("message ", n), func(l *said) bool { return l.Event != 0 })
-				r.holds("message", map[string]any{"content": fmt.Sprint(n)}, l.Data)
-				r.say(map[string]any{"answer": l.Event, "with": nil})
-			}
+			check(r)
 		})
 	}
 }
@@ -85,33 +92,16 @@ func serveMany(listener net.Listener, many int) {
 // the first one: the answer stands behind all of them. Each chunk comes once and in order, then the end.
 func TestManyChunks(t *testing.T) {
 	const many = 5000
-	for name, command := range runners {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			needs(t, "ssh-keygen")
-			if name != "go" {
-				needs(t, command[0])
-			}
-			r := place(t)
-			socket := filepath.Join(r.dir, "chunks.sock")
-			listener, err := net.Listen("unix", socket)
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { listener.Close() })
-			go serveChunks(listener, many)
-			r.env = append(r.env, "OPENCLAWOS_KERNEL_SOCKET="+socket)
-			r.apps = r.start(command)
-			r.take(1, &step{As: "bot", Do: "register", With: map[string]any{"id": "@sdk/bot"}})
-			r.take(2, &step{As: "bot", Do: "stream", With: map[string]any{"method": "config.watch"}})
-			r.take(3, &step{As: "bot", Do: "call", With: map[string]any{"method": "kernel.describe"}, Want: map[string]any{"ok": true}})
-			for n := range many {
-				l := r.next("event", fmt.Sprint("chunk ", n), func(l *said) bool { return l.What == "chunk" })
-				r.holds("chunk", map[string]any{"path": fmt.Sprint(n)}, l.Data)
-			}
-			r.take(4, &step{As: "bot", Event: "end", Want: map[string]any{"code": ""}})
-		})
-	}
+	flooded(t, func(l net.Listener) { serveChunks(l, many) }, func(r *trial) {
+		r.take(1, &step{As: "bot", Do: "register", With: map[string]any{"id": "@sdk/bot"}})
+		r.take(2, &step{As: "bot", Do: "stream", With: map[string]any{"method": "config.watch"}})
+		r.take(3, &step{As: "bot", Do: "call", With: map[string]any{"method": "kernel.describe"}, Want: map[string]any{"ok": true}})
+		for n := range many {
+			l := r.next("event", fmt.Sprint("chunk ", n), func(l *said) bool { return l.What == "chunk" })
+			r.holds("chunk", map[string]any{"path": fmt.Sprint(n)}, l.Data)
+		}
+		r.take(4, &step{As: "bot", Event: "end", Want: map[string]any{"code": ""}})
+	})
 }
 
 // serveChunks answers each request, and a stream with chunks.
