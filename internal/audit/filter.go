@@ -2,6 +2,7 @@ package audit
 
 import (
 	"bytes"
+	"cmp"
 	"reflect"
 	"strings"
 	"sync"
@@ -26,6 +27,15 @@ type Filter struct {
 
 // Fold returns a reason, or a text to search in reasons, in the form for comparison.
 func Fold(reason string) string { return strings.ToLower(reason) }
+
+// Named returns the filter with the instance ids of agents in place of their names. Instance returns the
+// instance id of an agent by its name, "" if no agent has it.
+func (f Filter) Named(instance func(name string) string) Filter {
+	for _, id := range []*string{&f.Like.AgentID, &f.Like.Counterparty.InstanceID} {
+		*id = cmp.Or(instance(*id), *id)
+	}
+	return f
+}
 
 // Match reports whether a line is selected. It searches the bytes for the filter's values first,
 // since most lines lack them and need no decoding.

@@ -47,7 +47,7 @@ type Record struct {
 	Side         string       `json:"side,omitzero" filter:"side" help:"records of this SIDE: sender or receiver" export:"side"`
 	TenantID     string       `json:"tenantId,omitzero" filter:"tenant" help:"records of the agents of this TENANT" export:"tenant"`
 	UserID       string       `json:"userId,omitzero" filter:"user" help:"records of the agents of this USER" export:"user" otlp:"user.id" redact:"userId"`
-	AgentID      string       `json:"agentId,omitzero" filter:"agent" help:"records of the agent with this instance ID" export:"agent" syslog:"yes"`
+	AgentID      string       `json:"agentId,omitzero" filter:"agent" help:"records of the agent with this NAME (agents[].id) or instance id" export:"agent" syslog:"yes"`
 	AppID        string       `json:"appId,omitzero" filter:"app" help:"records of the app with this ID" export:"app" redact:"appId"`
 	Counterparty Counterparty `json:"counterparty,omitzero"`
 	SessionKey   string       `json:"sessionKey,omitzero" filter:"session" help:"records of the session with this KEY" export:"session" otlp:"session.id" ocsf:"session" redact:"sessionKey"`
@@ -138,7 +138,7 @@ type TableState struct {
 // Counterparty is the other end, as far as it is known.
 type Counterparty struct {
 	Kind       string `json:"kind,omitzero"`
-	InstanceID string `json:"instanceId,omitzero" filter:"counterparty" help:"records with the counterparty of this instance ID" export:"counterparty" syslog:"yes" redact:"counterparty.instanceId"`
+	InstanceID string `json:"instanceId,omitzero" filter:"counterparty" help:"records with the counterparty of this NAME (agents[].id) or instance id" export:"counterparty" syslog:"yes" redact:"counterparty.instanceId"`
 	UserID     string `json:"userId,omitzero" redact:"counterparty.userId"`
 	OrgUnit    string `json:"orgUnit,omitzero" redact:"counterparty.orgUnit"`
 	TenantID   string `json:"tenantId,omitzero" redact:"counterparty.tenantId"`

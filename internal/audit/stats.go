@@ -3,6 +3,7 @@ package audit
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -13,8 +14,8 @@ const (
 	ResultApproval = "require_approval"
 )
 
-// Verdicts count records by the result of their decision. None counts those that decide about no
-// message.
+// Verdicts count messages by the result of their decision ([Record.Verdict]). None counts the other
+// records.
 type Verdicts struct {
 	Allow           int `json:"allow"`
 	Deny            int `json:"deny"`
@@ -97,9 +98,25 @@ const (
 // Subject is the key of the counts. About is a receiver or a time, in a form of this package.
 type Subject struct{ Agent, Rule, Code, Result, About string }
 
+// The sessions of agents, and the apps that stand for other hosts, begin so (internal/ocip/directory).
+const (
+	agentSession = "agent:"
+	hostApp      = "@ocipd/host:"
+)
+
+// Verdict returns the decision about a message that a record is, "" if it is none. A message between two
+// agents of the daemon has a record for each of them, and counts once, by its sender's.
+func (r *Record) Verdict() string {
+	inside := r.Side == SideReceiver && strings.HasPrefix(r.SessionKey, agentSession) && !strings.HasPrefix(r.AppID, hostApp)
+	if r.ActionType != ActionExchange || inside {
+		return ""
+	}
+	return r.PolicyResult
+}
+
 // SubjectOf returns the subject of a record. If no rule decided about it, it counts for its kind.
 func SubjectOf(r *Record) Subject {
-	s := Subject{Agent: r.AgentID, Rule: r.PolicyApplied, Code: r.Code, Result: r.PolicyResult}
+	s := Subject{Agent: r.AgentID, Rule: r.PolicyApplied, Code: r.Code, Result: r.Verdict()}
 	if s.Rule == "" && s.Result == "" {
 		s.Rule = r.ActionType
 	}
@@ -180,7 +197,7 @@ func (t *Tally) Holds(at time.Time) bool { return !at.Before(t.since) && at.Befo
 // Add counts a record, if it is within the time.
 func (t *Tally) Add(e *Entry) {
 	if t.Holds(e.Time) {
-		t.AddAt(e.Time, e.PolicyResult, 1)
+		t.AddAt(e.Time, e.Verdict(), 1)
 		t.AddFor(SubjectOf(&e.Record), 1)
 	}
 }

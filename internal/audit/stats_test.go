@@ -37,7 +37,7 @@ func TestTallyBuckets(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			tally := NewTally(at(tt.since), at(tt.until), tt.bucket)
 			for at := tally.Since(); at.Before(tally.Until()); at = at.Add(17 * time.Minute) {
-				tally.Add(&Entry{Time: at, Record: Record{PolicyResult: ResultAllow}})
+				tally.Add(&Entry{Time: at, Record: Record{ActionType: ActionExchange, PolicyResult: ResultAllow}})
 			}
 			tally.Add(&Entry{Time: tally.Until()})
 			tally.Add(&Entry{Time: tally.Since().Add(-1)})
@@ -66,7 +66,7 @@ func TestTallyRows(t *testing.T) {
 	tally := NewTally(start, start.Add(time.Hour), 0)
 	for i := range StatsRows + 20 {
 		for range i%7 + 1 {
-			tally.Add(&Entry{Time: start, Record: Record{AgentID: fmt.Sprintf("agent-%03d", i), PolicyApplied: "rule", PolicyResult: ResultDeny, Code: "CODE"}})
+			tally.Add(&Entry{Time: start, Record: Record{ActionType: ActionExchange, AgentID: fmt.Sprintf("agent-%03d", i), PolicyApplied: "rule", PolicyResult: ResultDeny, Code: "CODE"}})
 		}
 	}
 	tally.Add(&Entry{Time: start})
@@ -92,7 +92,7 @@ func TestStatsOfAnyTime(t *testing.T) {
 		for _, until := range []time.Time{day.Add(time.Hour), time.Date(2400, 1, 1, 0, 0, 0, 0, time.UTC), last} {
 			for _, bucket := range []time.Duration{0, 1, time.Minute, time.Hour, 1 << 62, 1<<63 - 1} {
 				tally := NewTally(since, until, bucket)
-				tally.Add(&Entry{Time: day, Record: Record{PolicyResult: ResultAllow}})
+				tally.Add(&Entry{Time: day, Record: Record{ActionType: ActionExchange, PolicyResult: ResultAllow}})
 				s := tally.Stats()
 				n := 0
 				for i, b := range s.Buckets {
@@ -107,6 +107,30 @@ func TestStatsOfAnyTime(t *testing.T) {
 				if n != 1 || s.Verdicts.Allow != 1 || len(s.Buckets) > StatsBuckets {
 					t.Errorf("%s to %s by %s: %d counted in %d buckets of %d s", since, until, bucket, n, len(s.Buckets), s.Bucket)
 				}
+			}
+		}
+	}
+}
+
+// TestVerdict counts messages alone: no decision about a frame, a tool or a preview, and a message
+// between two agents of the daemon once.
+func TestVerdict(t *testing.T) {
+	for want, list := range map[string][]Record{
+		ResultDeny: {
+			{ActionType: ActionExchange, Side: SideSender, SessionKey: "agent:bob:main"},
+			{ActionType: ActionExchange, Side: SideReceiver, SessionKey: "telegram:eve"},
+			{ActionType: ActionExchange, Side: SideReceiver, SessionKey: "agent:bob:main", AppID: "@ocipd/host:b"},
+		},
+		"": {
+			{ActionType: ActionExchange, Side: SideReceiver, SessionKey: "agent:bob:main", AppID: "@acme/bob"},
+			{ActionType: ActionSecurity, Event: "frame_walled", Code: "CROSS_ENTERPRISE_BLOCKED"},
+			{ActionType: ActionSecurity, Event: "tool_executing"}, {ActionType: ActionCheck}, {ActionType: ActionTask},
+		},
+	} {
+		for _, r := range list {
+			r.PolicyResult = ResultDeny
+			if got := r.Verdict(); got != want {
+				t.Errorf("%+v counts as %q, want %q", r, got, want)
 			}
 		}
 	}

@@ -505,6 +505,16 @@ func defaultContact() Contact {
 	return Contact{Kind: "agent", Accepts: []string{"public"}}
 }
 
+// InstanceOf returns the instance id of an agent by its name, "" if no agent has it.
+func InstanceOf(agents []Agent, name string) string {
+	for i := range agents {
+		if agents[i].ID == name {
+			return agents[i].InstanceID
+		}
+	}
+	return ""
+}
+
 // inherit fills missing values of entries from the common ones. It looks at the origin of a
 // value and not for zero, so that a written zero stays and is refused.
 func (c *Config) inherit() {

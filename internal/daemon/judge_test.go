@@ -105,7 +105,7 @@ func TestJudgeReleases(t *testing.T) {
 	}
 	var stats audit.Stats
 	h.operator("audit.stats", m{}, &stats)
-	if !slices.ContainsFunc(stats.Rules, func(r audit.StatsRow) bool { return r.Name == "judge" && r.Allow == 1 }) {
+	if !slices.ContainsFunc(stats.Rules, func(r audit.StatsRow) bool { return r.Name == "judge" && r.None == 1 }) {
 		t.Errorf("the statistics have %+v", stats.Rules)
 	}
 	if now := h.shown(saw.ApprovalID); now.State != api.ApprovalApproved || now.Decision.By != "judge" || now.Opinion == nil || now.Opinion.Reason != "" {

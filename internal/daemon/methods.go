@@ -6,6 +6,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/daemon/profile"
 	"github.com/openclawos/ocipd/internal/fleet/fleetapi"
 	"github.com/openclawos/ocipd/internal/ipc"
@@ -20,7 +21,8 @@ type client = *kernel.Client
 // methods is the table of all methods. A row has a method's name, its permitted callers and
 // the function that answers; the function's types are those of parameters and result.
 func (d *Daemon) methods() []ipc.Method {
-	k, log, reads := d.kernel, logquery.Log{Lines: d.store, Search: d.index}, &reads{d: d}
+	k, reads := d.kernel, &reads{d: d}
+	log := logquery.Log{Lines: d.store, Search: d.index, Instance: func(name string) string { return config.InstanceOf(d.config().Agents, name) }}
 	return append(taskMethods(d), []ipc.Method{
 		ipc.Register("app.register", client.Register).Fails(api.Conflict, api.Forbidden),
 		ipc.App("app.heartbeat", ipc.Quick, client.Heartbeat),

@@ -34,7 +34,7 @@ database, a directory with the files of a mirror, or one of these files. A long
 reason is printed below its record. --json prints each record exactly as it was
 sealed.`,
 		Example: "  ocipd audit query --result deny --since 2h\n" +
-			"  ocipd audit query --agent agent-alice-1 --text 'not allowed to share'\n" +
+			"  ocipd audit query --agent alice --text 'not allowed to share'\n" +
 			"  ocipd audit query --exchange 01a1fa2b-9a2e-761b-b52b-6f34bf753fca --all --json",
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -127,7 +127,15 @@ func OpenSearch(ctx context.Context, s *cli.Process, filter audit.Filter, path s
 	case c != nil:
 		return logreader.SearchDaemon(c, filter, cli.AnswerTime), nil
 	}
-	return logreader.SearchLeft(left, filter), nil
+	return logreader.SearchLeft(left, named(s, filter)), nil
+}
+
+// named returns the filter for the files of a log, which no daemon answers for.
+func named(s *cli.Process, filter audit.Filter) audit.Filter {
+	if cfg, err := s.Places(); err == nil {
+		return filter.Named(func(name string) string { return config.InstanceOf(cfg.Agents, name) })
+	}
+	return filter
 }
 
 // openLog opens a named copy, or connects to the daemon, or opens its files if none runs.

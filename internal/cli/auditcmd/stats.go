@@ -22,8 +22,9 @@ func newStats(s *cli.Process) *cobra.Command {
 		Example: "  ocipd audit stats\n" +
 			"  ocipd audit stats --since 7d --bucket 1h",
 		Short: "chart decisions over time, by agent and by rule",
-		Long: `Chart the number of records over time by decision, and list them by agent, rule
-and code. A message between two agents of this daemon has a record on each side.
+		Long: `Chart the decisions about messages over time, and list them by agent, rule and
+code. A message between two agents of this daemon counts once, for its sender.
+The other records count as events.
 If no daemon is running, its database is read, or the mirror if there is no
 database; with PATH a copy: a database, a directory with the files of a mirror, or
 one of these files.`,

@@ -99,6 +99,7 @@ func tail(ctx context.Context, s *cli.Process, path string, params api.AuditTail
 		c, left, err = openLog(ctx, s, path)
 	}
 	if left != nil {
+		params.Filter = named(s, params.Filter)
 		return tailLeft(ctx, left, params, out)
 	}
 	if err != nil {

@@ -135,7 +135,7 @@ func (c *Check) Add(seq uint64, line []byte) error {
 	}
 	r.records++
 	r.last, r.hash = seq, e.Hash
-	r.count(e.Time.Unix()/60, e.PolicyResult, 0)
+	r.count(e.Time.Unix()/60, e.Verdict(), 0)
 	r.subjects[audit.SubjectOf(&e.Record)]++
 	found := []string{rangeToken(r.number)}
 	list := audit.Filters()

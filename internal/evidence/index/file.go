@@ -29,7 +29,7 @@ const applicationID = 0x6f636978
 
 // form returns a number for the structure of the file: its version and its members.
 func form() int64 {
-	made := []byte("5")
+	made := []byte("6")
 	for _, m := range audit.Filters() {
 		made = append(append(made, ' '), m.Name...)
 	}

@@ -166,7 +166,7 @@ func (s *shard) add(seq uint64, line []byte) error {
 	}
 	s.cur.records++
 	s.cur.last, s.cur.hash = seq, e.Hash
-	s.cur.count(e.Time.Unix()/60, e.PolicyResult, subject)
+	s.cur.count(e.Time.Unix()/60, e.Verdict(), subject)
 	terms := []string{rangeToken(s.cur.number)}
 	list := audit.Filters()
 	for i := range list {

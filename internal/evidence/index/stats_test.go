@@ -28,7 +28,7 @@ func checkStats(t *testing.T, x *Index, l *memLog, since, until time.Time, bucke
 			continue
 		}
 		one := audit.Verdicts{}
-		one.Add(e.PolicyResult, 1)
+		one.Add(e.Verdict(), 1)
 		sum := func(v *audit.Verdicts) {
 			v.Allow, v.Deny, v.RequireApproval, v.None = v.Allow+one.Allow, v.Deny+one.Deny, v.RequireApproval+one.RequireApproval, v.None+one.None
 		}

@@ -32,12 +32,14 @@ type Lines interface {
 type Log struct {
 	Lines  Lines
 	Search Search
+	// Instance returns the instance id of an agent by its name, "" if no agent has it.
+	Instance func(name string) string
 }
 
 // Query returns a page of records, newest first. A page that took much searching may be short with
 // more behind it.
 func (l *Log) Query(ctx context.Context, p *api.AuditQueryParams) (api.AuditQueryResult, error) {
-	lines, next, err := l.Search.Query(ctx, p.Filter, p.Before, p.Page())
+	lines, next, err := l.Search.Query(ctx, p.Filter.Named(l.Instance), p.Before, p.Page())
 	if err != nil {
 		return api.AuditQueryResult{}, err
 	}
@@ -50,7 +52,7 @@ func (l *Log) Query(ctx context.Context, p *api.AuditQueryParams) (api.AuditQuer
 
 // Tail opens a stream of records, oldest first.
 func (l *Log) Tail(ctx context.Context, p *api.AuditTailParams) (func(context.Context, api.Stream) error, error) {
-	head := l.Lines.Head().Seq
+	head, filter := l.Lines.Head().Seq, p.Filter.Named(l.Instance)
 	after := head
 	if p.After != nil {
 		after = min(*p.After, head)
@@ -58,11 +60,11 @@ func (l *Log) Tail(ctx context.Context, p *api.AuditTailParams) (func(context.Co
 	var last []any
 	if p.After == nil && p.Last > 0 {
 		var err error
-		if last, err = l.last(ctx, p, head+1); err != nil {
+		if last, err = l.last(ctx, filter, p.Last, head+1); err != nil {
 			return nil, err
 		}
 	}
-	all := p.Filter.Unbounded() // no line need be read for it
+	all := filter.Unbounded() // no line need be read for it
 	return func(ctx context.Context, s api.Stream) error {
 		if err := s.Send(ctx, last...); err != nil {
 			return err
@@ -75,7 +77,7 @@ func (l *Log) Tail(ctx context.Context, p *api.AuditTailParams) (func(context.Co
 			}
 			together := make([]any, 0, len(page))
 			for _, line := range page {
-				if all || p.Filter.Match(line) {
+				if all || filter.Match(line) {
 					together = append(together, jsontext.Value(line))
 				}
 			}
@@ -107,10 +109,10 @@ func (l *Log) Tail(ctx context.Context, p *api.AuditTailParams) (func(context.Co
 	}, nil
 }
 
-// last returns as many records before a number as the caller wants, oldest first.
-func (l *Log) last(ctx context.Context, p *api.AuditTailParams, before uint64) (last []any, err error) {
-	for before > 0 && len(last) < p.Last {
-		lines, next, err := l.Search.Query(ctx, p.Filter, before, p.Last-len(last))
+// last returns up to n records before a number, oldest first.
+func (l *Log) last(ctx context.Context, filter audit.Filter, n int, before uint64) (last []any, err error) {
+	for before > 0 && len(last) < n {
+		lines, next, err := l.Search.Query(ctx, filter, before, n-len(last))
 		if err != nil {
 			return nil, err
 		}

@@ -64,7 +64,7 @@ func TestTailGathers(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			lines, after := &fakeLines{grew: make(chan struct{})}, uint64(0)
 			lines.head.Store(4)
-			feed, err := (&Log{Lines: lines}).Tail(t.Context(), &api.AuditTailParams{After: &after, Follow: true, Gather: gather})
+			feed, err := (&Log{Lines: lines, Instance: instances(nil)}).Tail(t.Context(), &api.AuditTailParams{After: &after, Follow: true, Gather: gather})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -90,5 +90,42 @@ func TestTailGathers(t *testing.T) {
 				t.Errorf("with %d ms: %q, want %q", gather, got.groups, want)
 			}
 		})
+	}
+}
+
+// instances finds the instance ids of agents.
+func instances(of map[string]string) func(string) string {
+	return func(name string) string { return of[name] }
+}
+
+// searched keeps the filter of a search.
+type searched struct{ filter audit.Filter }
+
+func (s *searched) Query(_ context.Context, f audit.Filter, _ uint64, _ int) ([][]byte, uint64, error) {
+	s.filter = f
+	return nil, 0, nil
+}
+
+// TestAgentsByName has a filter name an agent and a counterparty by the names of the configuration, or by
+// their instance ids, in a search and in a stream.
+func TestAgentsByName(t *testing.T) {
+	lines, search := &fakeLines{}, &searched{}
+	log := &Log{Lines: lines, Search: search, Instance: instances(map[string]string{"alice": "agent-alice-1", "bob": "agent-bob-1"})}
+	for name, want := range map[string]string{"alice": "agent-alice-1", "agent-alice-1": "agent-alice-1", "nobody": "nobody", "": ""} {
+		filter := audit.Filter{Like: audit.Record{AgentID: name, Counterparty: audit.Counterparty{InstanceID: "bob"}}}
+		for way, ask := range map[string]func() error{
+			"search": func() error { _, err := log.Query(t.Context(), &api.AuditQueryParams{Filter: filter}); return err },
+			"stream": func() error {
+				_, err := log.Tail(t.Context(), &api.AuditTailParams{Filter: filter, Last: 1})
+				return err
+			},
+		} {
+			if err := ask(); err != nil {
+				t.Fatal(err)
+			}
+			if got := search.filter.Like; got.AgentID != want || got.Counterparty.InstanceID != "agent-bob-1" {
+				t.Errorf("the %s by agent %q is by %q and counterparty %q", way, name, got.AgentID, got.Counterparty.InstanceID)
+			}
+		}
 	}
 }
