@@ -44,7 +44,7 @@ var (
 		Does: map[string]string{
 			api.DecideApprove:  "send it, just as it is shown here",
 			api.DecideDeny:     "do not send it",
-			api.DecideTakeover: "send it as your own, or with --content your words",
+			api.DecideTakeover: "send it as your own, or your own words in its place",
 			api.DecideResolve:  "do not send it; the exchange is settled",
 		},
 		Done: map[string]string{
@@ -69,7 +69,7 @@ var (
 		Does: map[string]string{
 			api.DecideApprove: "let the task do it once, just as it is shown here",
 			api.DecideDeny:    "do not let the task do it",
-			api.DecideChanges: "do not let the task do it as it is; --note says what to change",
+			api.DecideChanges: "do not let the task do it as it is; your note says what to change",
 		},
 		Done: map[string]string{
 			api.ApprovalApproved:       "the task may do it once",

@@ -199,7 +199,7 @@ func TestCookieless(t *testing.T) {
 			look(other)
 		}
 	}
-	for _, path := range []string{"/", "/app.js", "/app.css", "/session", "/favicon.ico"} {
+	for _, path := range []string{"/", "/app.js", "/app.css", "/icon.svg", "/session", "/favicon.ico"} {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.place.Origin()+path, nil)
 		if err != nil {
 			t.Fatal(err)

@@ -256,7 +256,7 @@ To decide:
   ocipd approvals deny 01a1fd5b-310b-7864-alic-000000000001
       do not send it
   ocipd approvals takeover 01a1fd5b-310b-7864-alic-000000000001
-      send it as your own, or with --content your words
+      send it as your own, or your own words in its place
   ocipd approvals resolve 01a1fd5b-310b-7864-alic-000000000001
       do not send it; the exchange is settled
 `, local(0), local(time.Minute), local(24*time.Hour+time.Second), local(time.Second))

@@ -57,11 +57,14 @@ func run(check bool) error {
 	if len(built.Errors) > 0 {
 		return errors.New("the sources have faults")
 	}
-	index, err := os.ReadFile("src/index.html")
-	if err != nil {
-		return err
+	files := map[string][]byte{}
+	for _, name := range []string{"index.html", "icon.svg"} {
+		text, err := os.ReadFile("src/" + name)
+		if err != nil {
+			return err
+		}
+		files["dist/"+name] = text
 	}
-	files := map[string][]byte{"dist/index.html": index}
 	for _, f := range built.OutputFiles {
 		files["dist/"+filepath.Base(f.Path)] = f.Contents
 	}

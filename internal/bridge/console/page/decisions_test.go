@@ -154,7 +154,7 @@ func TestNoClick(t *testing.T) {
 	w.until(`document.querySelector(".decide")`)
 	w.do(press("d"))
 	w.until(`document.querySelector("dialog .fallback")`)
-	if said := eval[string](w, `document.querySelector("dialog").textContent`); !strings.Contains(said, "ocipd approvals deny") || eval[bool](w, `!!document.querySelector("dialog .danger")`) {
+	if said := eval[string](w, `document.querySelector("dialog").textContent`); !strings.Contains(said, "ocipd approvals deny") || !strings.Contains(said, "ocipd console enrol") || !eval[bool](w, `!!document.querySelector("dialog a[href='#/enrol']")`) || eval[bool](w, `!!document.querySelector("dialog .danger")`) {
 		t.Errorf("the question is %q", said)
 	}
 }

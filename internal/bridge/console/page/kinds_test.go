@@ -273,6 +273,7 @@ func TestQuestions(t *testing.T) {
 	j.lead.must("task.open_circuit", object{"task_id": j.id, "actor": "lead", "reason": "the miller moved", "latest_attempt_id": j.attempt})
 	w.browse(1280, 900, "light", "/waiting")
 	w.until(`document.querySelector(".question")?.textContent.includes("the miller moved")`)
+	w.until(`document.querySelector(".tab.on .n")?.textContent === "1" && document.title.startsWith("(1)")`)
 	w.visit("/tasks")
 	w.until(`document.querySelector(".questions .question") && document.querySelector(".list .row")?.textContent.includes("asks you")`)
 	w.do(click(".question"))

@@ -115,7 +115,7 @@ func TestTrends(t *testing.T) {
 	if days := until.Sub(since).Hours() / 24; days < 2.9 || days > 3.1 || result != "require_approval" {
 		t.Errorf("the span is %s to %s of %s", since, until, result)
 	}
-	if command := eval[string](w, `document.querySelector(".sub code").textContent`); !strings.HasPrefix(command, "ocipd audit query --result hold --since "+since.Format(time.RFC3339)+" --until "+until.Format(time.RFC3339)) {
+	if command := eval[string](w, `document.querySelector(".sub code").textContent`); !strings.HasPrefix(command, "ocipd audit query --type agent_exchange --result hold --since "+since.Format(time.RFC3339)+" --until "+until.Format(time.RFC3339)) {
 		t.Errorf("the command is %q", command)
 	}
 
@@ -152,6 +152,17 @@ func TestMap(t *testing.T) {
 	}
 	if dashed := eval[string](w, `[...document.querySelectorAll(".w-wall path:first-child")].map((e) => getComputedStyle(e).strokeDasharray).join()`); dashed != "6px, 6px" {
 		t.Errorf("what the wall stopped is drawn as %q", dashed)
+	}
+	// No line and no number crosses a name.
+	for _, crossed := range eval[[]string](w, `(() => {
+		const svg = document.querySelector(".picture svg");
+		svg.scrollIntoView();
+		return [...svg.querySelectorAll(".label")].filter((e) => {
+			const b = e.getBoundingClientRect();
+			return [.1, .3, .5, .7, .9].some((x) => [.2, .5, .8].some((y) => document.elementsFromPoint(b.left + x * b.width, b.top + y * b.height)[0]?.closest(".way, .badge")));
+		}).map((e) => e.textContent);
+	})()`) {
+		t.Errorf("something crosses the name %s", crossed)
 	}
 	if counts := eval[string](w, `[...document.querySelectorAll(".badge.b-wall")].map((e) => e.textContent).join()`); counts != "1" {
 		t.Errorf("what the wall stopped is counted as %q", counts)

@@ -28,7 +28,7 @@ func press(key string) chromedp.Action[chromedp.Void] {
 }
 
 // end scrolls the page to its end.
-const end = `document.querySelector("main").scrollTop = 1e6; undefined`
+const end = `document.querySelector("main").scrollTop = 1e6; scrollTo(0, 1e6); undefined`
 
 // TestKeys goes through the page by keys alone: to what waits, to one request, and to its decision.
 // Approve works once the end of the request was seen, and not before.

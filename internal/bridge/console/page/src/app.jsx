@@ -6,7 +6,7 @@ import { back, go, reread, route } from "./route.js";
 import { Ask, Copy, Empty, at, clock, count } from "./parts.jsx";
 import { Text } from "./text.jsx";
 import { Now } from "./now.jsx";
-import { Waiting, total } from "./waiting.jsx";
+import { Waiting, asks, total, useAsks } from "./waiting.jsx";
 import { Approval } from "./approval.jsx";
 import { Message, Messages } from "./messages.jsx";
 import { Task, Tasks } from "./tasks.jsx";
@@ -42,8 +42,12 @@ const screen = ({ screen, id }) => {
 
 function App() {
   const [stopping, setStopping] = useState(false), [help, setHelp] = useState(false);
+  useAsks();
+  const waits = total.value + asks.value.length;
   const here = route.value, tab = PICTURES.some(([k]) => k === here.screen) ? "messages" : here.screen;
-  useEffect(() => { document.title = (total.value ? `(${total.value}) ` : "") + "ocipd: " + (SCREENS.concat(PICTURES).find(([k]) => k === here.screen)?.[1] ?? here.screen); });
+  useEffect(() => { document.title = (waits ? `(${waits}) ` : "") + "ocipd: " + (SCREENS.concat(PICTURES).find(([k]) => k === here.screen)?.[1] ?? here.screen); });
+  // A screen begins at its beginning.
+  useLayoutEffect(() => { document.getElementById("main")?.scrollTo(0, 0); scrollTo(0, 0); }, [here.screen, here.id]);
   useLayoutEffect(() => {
     const key = (e) => {
       if (e.ctrlKey || e.metaKey || e.altKey || document.querySelector("dialog[open]")) return;
@@ -69,7 +73,7 @@ function App() {
   return <Fragment>
     <header class="top">
       <a class="brand" href="#/now">ocipd{s?.audit?.log && <small><Text s={s.audit.log} /></small>}</a>
-      <nav class="tabs" aria-label="Screens">{SCREENS.map(([k, name, mark], i) => <a href={"#/" + k} class={"tab" + (tab === k ? " on" : "")} aria-current={here.screen === k ? "page" : tab === k ? "true" : undefined} title={"key " + (i + 1)}><i aria-hidden="true">{mark}</i><span>{name}</span>{k === "waiting" && total.value > 0 && <b class="n">{total.value > 999 ? "999+" : count(total.value)}</b>}</a>)}</nav>
+      <nav class="tabs" aria-label="Screens">{SCREENS.map(([k, name, mark], i) => <a href={"#/" + k} class={"tab" + (tab === k ? " on" : "")} aria-current={here.screen === k ? "page" : tab === k ? "true" : undefined} title={"key " + (i + 1)}><i aria-hidden="true">{mark}</i><span>{name}</span>{k === "waiting" && waits > 0 && <b class="n">{waits > 999 ? "999+" : count(waits)}</b>}</a>)}</nav>
       <span class={"live" + (live ? "" : " gone")} role="status"><i aria-hidden="true" />{live ? "live" : since ? "gone since " + clock(since) : "connecting"}</span>
       <a class="person" href="#/enrol" title="Your decisions on this page are recorded under this name. Add a passkey here."><span class="hide">You decide as </span><Text s={decider.value} /></a>
       <button class="stop" onClick={() => setStopping(true)}><i aria-hidden="true">■</i> Stop</button>

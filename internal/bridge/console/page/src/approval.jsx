@@ -96,7 +96,7 @@ function Decide({ a, shown, decision, close, done, stale }) {
       <label>Note for the record<input autofocus maxLength={1024} value={note} onInput={(e) => setNote(e.target.value)} /></label>
       {texts?.text && <details><summary>The text that is signed</summary><pre class="signed" tabIndex={0}><Text s={texts.text} lines /></pre></details>}
       <Fault e={error} />
-      {texts && !here && <div class="fallback"><p>{texts.signature ? "No passkey of this page may decide. Decide in a terminal, or add one:" : "Clicks alone decide nothing here. Decide in a terminal:"}</p>{command && <Copy text={command} />}{texts.signature && <a href={link("enrol")}>Add a passkey</a>}</div>}
+      {texts && !here && <div class="fallback"><p>{texts.signature ? "No passkey of this page may decide. Decide in a terminal:" : "Nobody may sign decisions yet, and a click alone decides nothing here. Decide in a terminal:"}</p>{command && <Copy text={command} />}<p>To decide on this page, <a href={link("enrol")}>add a passkey</a>. The command in a terminal:</p><Copy text="ocipd console enrol" /></div>}
       {texts && here && <p class="muted small">Recorded as <b><Text s={texts.credentials?.length ? names.join(" or ") || "the name of your passkey" : person.value} /></b>{texts.credentials?.length ? ", signed by your passkey" : ", without a signature"}. {command && <span>In a terminal: <code><Text s={command} /></code></span>}</p>}
       <div class="actions"><button type="button" onClick={close}>Cancel</button>
         {(!texts || here) && <button class={decision === "deny" ? "danger" : "primary"} disabled={!ready || busy || !daemon.value.live}>{busy ? "Waiting for your key…" : texts?.credentials?.length ? TITLES[decision] + " with passkey" : TITLES[decision]}</button>}</div>
@@ -142,7 +142,7 @@ export function Approval({ id }) {
   const order = groups.value.flatMap((g) => g.map((x) => x.approvalId)), place = order.indexOf(id), next = order.filter((x) => x !== id)[Math.max(0, place)] || order.find((x) => x !== id);
   const soon = a.expiresAt - now.value < 600_000;
   const blocked = !offered.includes("approve") ? "This request cannot be approved." : !a.approvable || a.blocked ? "It cannot be approved: " + (a.blocked || shown.instead) : "";
-  const rest = blocked ? offered.includes("takeover") && "Read to the end to take it over." : "read to the end to approve";
+  const rest = blocked ? offered.includes("takeover") && "The button Take over works once you have scrolled to the end." : "The button Approve works once you have scrolled to the end.";
   const blocks = sections(shown.parts ?? []);
   const odd = oddIn(a.content || "");
   return <section class="screen one" aria-label="One request">

@@ -18,9 +18,10 @@ export const link = signal({ live: false, since: 0, because: "" });
 export const status = signal(null);
 export const lost = signal("");
 
-// Records that came by the stream, oldest first, and what waits for a person, by id. A list is not
+// Records that came by the stream, oldest first, the newest one about a task, and what waits for a person,
+// by id. A list is not
 // copied for every record: the revision says that it has changed.
-export const records = { rows: [], last: 0, rev: signal(0) };
+export const records = { rows: [], last: 0, rev: signal(0), tasks: signal(0) };
 export const waiting = { rows: new Map(), caught: signal(false), rev: signal(0) };
 
 const KEPT = 200_000;
@@ -166,6 +167,7 @@ function take(m) {
       records.last = m.record.seq;
       records.rows.push(m.record);
       records.rev.value++;
+      if (m.record.taskId) records.tasks.value = m.record.seq;
       break;
     case "request": {
       const a = m.approval;

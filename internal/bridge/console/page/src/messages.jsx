@@ -7,7 +7,7 @@ import { Text, visible } from "./text.jsx";
 import { Copy, Empty, Facts, Fault, Level, Name, Verdict, at, bytes, clock, count, day, kind, plural, quoted, short, useLoad, words } from "./parts.jsx";
 import { check } from "./verify.js";
 import { back, go, link, route, stay } from "./route.js";
-import { Inside, iso } from "./trends.jsx";
+import { Inside } from "./trends.jsx";
 import { FILTERS } from "./tables.js";
 
 const other = (r) => r.counterparty?.instanceId || r.counterparty?.userId || r.sessionKey || "";
@@ -35,30 +35,43 @@ function drawn(r) {
 const RESULTS = [["", "All"], ["require_approval", "Held"], ["deny", "Refused"], ["allow", "Sent"]];
 const HOLD = "hold";
 
-// parse reads a line of filters: name:value, and words to find in the reason. Names are those of the
-// flags of `ocipd audit query`.
+// parse reads a line of filters: name:value, and words to find in the reason. Names and times are those
+// of the flags of `ocipd audit query`.
 export function parse(line) {
-  const filter = {}, text = [], unknown = [];
+  const filter = {}, times = {}, text = [], unknown = [], untimely = [];
   for (const [part, , , inQuotes, plain] of line.matchAll(/((\S+?):)?(?:"([^"]*)"|(\S+))/g)) {
     const value = inQuotes ?? plain ?? "", name = /^([a-z]+):/.exec(part)?.[1];
+    if (name === "since" || name === "until") { if (when(value)) times[name] = value; else if (value) untimely.push(value); continue; }
     const f = name && FILTERS.find(([, flag]) => flag === name);
     if (!f) { if (name && !/^[a-z]+:\/\//.test(part)) unknown.push(name); text.push(part.replaceAll('"', "")); continue; }
     filter[f[0]] = f[0] === "result" && value === HOLD ? "require_approval" : value;
   }
   if (text.length) filter.text = text.join(" ");
-  return { filter, unknown };
+  return { filter, unknown, untimely, ...times };
 }
 
-const DAYS = { "1h": 3600e3, "24h": 864e5, "7d": 6048e5 };
-// moment is a time in an address: one of DAYS, or a date, as ISO 8601 has it. Another text is none.
-const moment = (t) => !t ? "" : Object.hasOwn(DAYS, t) ? t : isNaN(new Date(t)) ? "" : iso(t);
+const SPANS = ["1h", "24h", "7d"];
+const UNITS = { h: 36e5, m: 6e4, s: 1e3, ms: 1 };
+
+// when is the moment that a text names, in the forms of the flag --since of `ocipd audit query`, null for none.
+function when(text) {
+  const now = new Date(), midnight = (back) => new Date(now.getFullYear(), now.getMonth(), now.getDate() - back);
+  if (text === "now") return now;
+  if (text === "today" || text === "yesterday") return midnight(text === "today" ? 0 : 1);
+  if (/^\d{1,6}d$/.test(text)) { const back = midnight(parseInt(text)); back.setHours(now.getHours(), now.getMinutes(), now.getSeconds(), now.getMilliseconds()); return back; }
+  if (/^(\d+(\.\d+)?(ms|h|m|s))+$/.test(text)) return new Date(now - [...text.matchAll(/([\d.]+)(ms|h|m|s)/g)].reduce((sum, [, n, unit]) => sum + n * UNITS[unit], 0));
+  const [, date, clock, zone, local] = /^(\d{4}-\d\d-\d\d)(?:T(\d\d:\d\d:\d\d(?:\.\d+)?)(Z|[+-]\d\d:\d\d)| (\d\d:\d\d(?::\d\d)?))?$/.exec(text) ?? [];
+  const at = new Date(date + "T" + (clock ? clock + zone : local ?? "00:00"));
+  return isNaN(at) ? null : at;
+}
+const moment = (t) => t && when(t) ? t : "";
 export function commandOf(filter, since, until) {
   const flags = Object.entries(filter).filter(([, v]) => v).map(([name, v]) => {
     const flag = FILTERS.find(([f]) => f === name)?.[1] || name;
     return "--" + flag + " " + quoted(name === "result" && v === "require_approval" ? HOLD : v);
   });
-  if (since) flags.push("--since " + since);
-  if (until) flags.push("--until " + until);
+  if (since) flags.push("--since " + quoted(since));
+  if (until) flags.push("--until " + quoted(until));
   return ["ocipd audit query", ...flags].join(" ");
 }
 
@@ -73,7 +86,7 @@ function usePages(filter, since, until) {
     if (busy.current === mine) return;
     busy.current = mine;
     try {
-      const asked = { ...filter, ...(since && { since: DAYS[since] ? new Date(Date.now() - DAYS[since]).toISOString() : since }), ...(until && { until }) };
+      const asked = { ...filter, ...(since && { since: when(since).toISOString() }), ...(until && { until: when(until).toISOString() }) };
       const page = await call("audit.query", { ...(Object.keys(asked).length && { filter: asked }), limit: before ? 1000 : 200, ...(before && { before }) });
       if (busy.current !== mine) return;
       error.current = null;
@@ -91,43 +104,46 @@ function usePages(filter, since, until) {
   const fresh = useMemo(() => {
     if (state.key !== key) return [];
     const out = [];
-    for (let i = records.rows.length - 1; i >= 0 && records.rows[i].seq > top; i--) if (plain || (!until || records.rows[i].time < until) && matches(records.rows[i], filter)) out.push(records.rows[i]);
+    for (let i = records.rows.length - 1; i >= 0 && records.rows[i].seq > top; i--) if (plain || (!until || new Date(records.rows[i].time) < when(until)) && matches(records.rows[i], filter)) out.push(records.rows[i]);
     return out;
   }, [records.rev.value, state, key]);
   const rows = useMemo(() => fresh.length ? fresh.concat(state.rows) : state.rows, [fresh, state]);
   return { rows, loading: state.key !== key, error: error.current, more: state.next ? () => load(state.next, state.rows) : null, whole: !state.next };
 }
 
-const PATHS = { agent: "agentId", app: "appId", tenant: "tenantId", user: "userId", session: "sessionKey", exchange: "exchangeId", conversation: "conversationId", chain: "chainId", rule: "policyApplied", result: "policyResult", dispatch: "dispatchId", run: "runId", approval: "approvalId", task: "taskId", record: "id" };
+const PATHS = { app: "appId", tenant: "tenantId", user: "userId", session: "sessionKey", exchange: "exchangeId", conversation: "conversationId", chain: "chainId", rule: "policyApplied", result: "policyResult", dispatch: "dispatchId", run: "runId", approval: "approvalId", task: "taskId", record: "id" };
 const matches = (r, filter) => Object.entries(filter).every(([name, v]) => {
   if (name === "text") return (r.policyReason || "").toLowerCase().includes(v.toLowerCase());
-  if (name === "counterparty") return r.counterparty?.instanceId === v;
+  if (name === "agent" || name === "counterparty") { const id = name === "agent" ? r.agentId : r.counterparty?.instanceId; return id === v || short(id) === v; }
   if (name === "channel") return r.address?.channel === v;
   return (r[PATHS[name] || name] || "") === v;
 });
+
+const TIMES = [["", "since", "records from this time on: RFC 3339, a date, a duration back such as 2h or 7d, today, yesterday"], ["", "until", "records before this time"]];
 
 export function Messages() {
   const query = route.value.query;
   const [line, setLine] = useState(query.q ?? ""), [result, setResult] = useState(query.result ?? ""), [since, setSince] = useState(moment(query.since)), [until, setUntil] = useState(moment(query.until));
   useEffect(() => { setLine(query.q ?? ""); setResult(query.result ?? ""); setSince(moment(query.since)); setUntil(moment(query.until)); }, [route.value]);
-  const { filter, unknown } = useMemo(() => parse(line), [line]);
+  const { filter, unknown, untimely, ...typed } = useMemo(() => parse(line), [line]);
   const full = result ? { ...filter, result } : filter;
   const shown = { ...(line && { q: line }), ...(result && { result }), ...(since && { since }), ...(until && { until }) };
   const keep = () => stay("messages", shown);
   // Browsers bound how often an address changes: it is that of a line whose typing has paused.
   useEffect(() => { const timer = setTimeout(keep, 200); return () => clearTimeout(timer); }, [line, result, since, until]);
-  const { rows, error, loading, more, whole } = usePages(full, since, until);
+  const from = typed.since ?? since, to = typed.until ?? until;
+  const { rows, error, loading, more, whole } = usePages(full, from, to);
   return <section class="screen messages" aria-label="Messages">
     <div class="bar"><h1>Messages</h1><Inside here="messages" />
       <div class="chips" role="group" aria-label="Result">{RESULTS.map(([v, name]) => <button class={"chip" + (result === v ? " on" : "")} aria-pressed={result === v} onClick={() => setResult(v)}>{name}</button>)}</div>
-      <div class="chips" role="group" aria-label="Time">{["1h", "24h", "7d"].map((v) => <button class={"chip" + (since === v ? " on" : "")} aria-pressed={since === v} onClick={() => { setSince(since === v ? "" : v); setUntil(""); }}>{v}</button>)}</div>
-      {since && !DAYS[since] && <button class="chip on span" onClick={() => { setSince(""); setUntil(""); }} aria-label="Messages of any time"><Text s={at(since) + (until ? " – " + at(until) : "")} /> <i aria-hidden="true">✕</i></button>}
-      <input type="search" data-filter list="filters" placeholder="agent:… code:… or words of the reason  ( / )" aria-label="Filter messages" value={line} onInput={(e) => setLine(e.target.value)} />
-      <datalist id="filters">{FILTERS.map(([, flag, help]) => <option value={flag + ":"}>{help}</option>)}</datalist></div>
-    <div class="sub"><Copy text={commandOf(full, since, until)} />{unknown.length > 0 && <span class="t-bad">No filter is called <Text s={unknown.join(", ")} />.</span>}<span class="muted">{count(rows.length)}{!whole && "+"}</span></div>
+      <div class="chips" role="group" aria-label="Time">{SPANS.map((v) => <button class={"chip" + (since === v ? " on" : "")} aria-pressed={since === v} onClick={() => { setSince(since === v ? "" : v); setUntil(""); }}>{v}</button>)}</div>
+      {since && !SPANS.includes(since) && <button class="chip on span" onClick={() => { setSince(""); setUntil(""); }} aria-label="Messages of any time"><Text s={at(when(since)) + (until ? " – " + at(when(until)) : "")} /> <i aria-hidden="true">✕</i></button>}
+      <input type="search" data-filter list="filters" placeholder="agent:… since:… or words of the reason  ( / )" aria-label="Filter messages" value={line} onInput={(e) => setLine(e.target.value)} />
+      <datalist id="filters">{FILTERS.concat(TIMES).map(([, flag, help]) => <option value={flag + ":"}>{help}</option>)}</datalist></div>
+    <div class="sub"><Copy text={commandOf(full, from, to)} />{unknown.length > 0 && <span class="t-bad">No filter is called <Text s={unknown.join(", ")} />.</span>}{untimely.length > 0 && <span class="t-bad"><Text s={untimely.join(", ")} /> is no time such as 2026-01-02T15:04:05Z, 2026-01-02, 2h, 7d or today.</span>}<span class="muted">{count(rows.length)}{!whole && "+"}</span></div>
     <Fault e={error} />
     {rows.length ? <List rows={rows} keyOf={(r) => r.seq} draw={(r) => <Row r={r} />} open={(r) => { keep(); go(...target(r)); }} more={more} label="Records, newest first" height={38} tall={66} />
-      : loading ? <p class="muted pad">Looking…</p> : Object.keys(full).length || since || until ? <Empty mark="·">No record has all of this.</Empty>
+      : loading ? <p class="muted pad">Looking…</p> : Object.keys(full).length || from || to ? <Empty mark="·" command="ocipd audit query">No record has all of this. All records:</Empty>
       : <Empty mark="·" command="ocipd demo">No message was decided yet. To see some:</Empty>}
   </section>;
 }

@@ -3,9 +3,9 @@ import { h, Fragment } from "preact";
 import { call, ask, records, status, waiting } from "./daemon.js";
 import { Copy, Empty, Fault, Name, ago, at, count, kind, now, short, useLoad, words } from "./parts.jsx";
 import { Text } from "./text.jsx";
-import { Question, Request, groups, total, useQuestions } from "./waiting.jsx";
+import { Question, Request, asks as asked, groups, total } from "./waiting.jsx";
 import { Row, ends, target, what } from "./messages.jsx";
-import { Differs } from "./trends.jsx";
+import { Differs, MESSAGES, differs } from "./trends.jsx";
 import { go, link } from "./route.js";
 
 // bad are the lines that somebody has to see to.
@@ -33,13 +33,13 @@ function Wrong() {
 }
 
 function Waits() {
-  const { asks } = useQuestions();
+  const asks = asked.value;
   const list = groups.value, room = 6;
   return <section class="panel waits" aria-label="Waits for you"><h2>Waits for you{total.value + asks.length > 0 && <b class="n">{count(total.value + asks.length)}</b>}</h2>
-    {asks.slice(0, 3).map((q) => <Question q={q} />)}
+    {asks.slice(0, 3).map((q) => <Question q={q} />)}{asks.length > 3 && <a class="more" href="#/waiting">{count(asks.length - 3)} more questions ›</a>}
     <div class="cards">{list.slice(0, room).map((g) => <a class="card" href={link("waiting", g[0].approvalId)}><Request group={g} /></a>)}</div>
     {list.length > room && <a class="more" href="#/waiting">{count(list.length - room)} more ›</a>}
-    {!list.length && !asks.length && (waiting.caught.value ? <p class="fine"><i aria-hidden="true">✓ </i>Nothing waits for you.</p> : <p class="muted">Looking…</p>)}
+    {!list.length && !asks.length && (waiting.caught.value ? <Fragment><p class="fine"><i aria-hidden="true">✓ </i>Nothing waits for you. To see how something waits:</p><Copy text="ocipd demo" /></Fragment> : <p class="muted">Looking…</p>)}
   </section>;
 }
 
@@ -59,7 +59,7 @@ function Changed() {
     else { last.n++; if (about && !last.about.includes(about)) last.about.push(about); }
   }
   return <section class="panel changed" aria-label="Changed in a day"><h2>Changed in a day</h2><Fault e={error} />
-    {list.length ? <ul>{list.slice(0, 8).map(({ key, r, n, about }) => <li key={key}><a href={n > 1 ? link("messages", "", { q: "type:" + r.actionType + (r.event ? " event:" + r.event : ""), since: "24h" }) : link(...target(r))}><span class="when">{at(r.time)}</span><span class="ev"><b><Text s={what(r)} /></b>{n > 1 && " ×" + n} <span class="muted"><Text s={words(r.actionType)} /></span></span>{about.length > 0 && <span class="about"><Text s={about.slice(0, 4).map(short).join(", ")} />{about.length > 4 && " …"}</span>}</a></li>)}</ul> : value && <p class="muted">Nothing: no setting, policy or app.</p>}
+    {list.length ? <ul>{list.slice(0, 8).map(({ key, r, n, about }) => <li key={key}><a href={n > 1 ? link("messages", "", { q: "type:" + r.actionType + (r.event ? " event:" + r.event : ""), since: "24h" }) : link(...target(r))}><span class="when">{at(r.time)}</span><span class="ev"><b><Text s={what(r)} /></b>{n > 1 && " ×" + n} <span class="muted"><Text s={words(r.actionType)} /></span></span>{about.length > 0 && <span class="about"><Text s={about.slice(0, 4).map(short).join(", ")} />{about.length > 4 && " …"}</span>}</a></li>)}</ul> : value && <Empty mark="·" command="ocipd config reload">Nothing: no setting, policy or app. After a change of the configuration:</Empty>}
   </section>;
 }
 
@@ -72,8 +72,10 @@ function Day() {
   }, [five]);
   if (!value) return null;
   const [today, before] = value.map((s) => s.verdicts);
-  return <section class="panel figures" aria-label="The last 24 hours"><h2>The last 24 hours <small>and the day before</small></h2><div>{[["held", "require_approval", "requireApproval"], ["refused", "deny", "deny"], ["sent", "allow", "allow"]].map(([word, result, key]) =>
-    <a class={"num v-" + result} href={link("messages", "", { result, since: "24h" })}><b>{count(today[key])}</b><span>{word}</span><small>{count(before[key])}<span class="hide"> the day before</span> <Differs a={today[key]} b={before[key]} than="the day before" brief /></small></a>)}</div><p class="pictures"><a href="#/trends">Trends ›</a><a href="#/map">Map ›</a></p></section>;
+  const figures = [["held", "require_approval", "requireApproval"], ["refused", "deny", "deny"], ["sent", "allow", "allow"]];
+  const other = figures.map(([word, , key]) => [differs(today[key], before[key]), word]).filter(([d]) => d).map(([d, word]) => (d > 0 ? "more " : "fewer ") + word);
+  return <section class="panel figures" aria-label="The last 24 hours"><h2>The last 24 hours <small>and the day before</small></h2><p class={"day-differs" + (other.length ? " some" : " muted")}>{other.length ? "Unlike the day before: " + other.join(", ") + "." : "Like the day before."}</p><div>{figures.map(([word, result, key]) =>
+    <a class={"num v-" + result} href={link("messages", "", { q: MESSAGES, result, since: "24h" })}><b>{count(today[key])}</b><span>{word}</span><small>{count(before[key])}<span class="hide"> the day before</span> <Differs a={today[key]} b={before[key]} than="the day before" brief /></small></a>)}</div><p class="pictures"><a href="#/trends">Trends ›</a><a href="#/map">Map ›</a></p></section>;
 }
 
 function Last() {

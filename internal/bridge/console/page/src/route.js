@@ -13,10 +13,14 @@ addEventListener("hashchange", reread);
 
 export const link = (screen, id, query) => "#/" + screen + (id ? "/" + encodeURIComponent(id) : "") + (query && Object.keys(query).length ? "?" + new URLSearchParams(query) : "");
 
-// stay puts what a screen shows into its address, without a step in the history; back is the address
-// of a screen as the person left it.
+// stay puts what a screen shows into its address, without a step in the history, unless the person is
+// on the way to another one; back is the address of a screen as the person left it.
 const left = {};
-export const stay = (screen, query) => { history.replaceState(null, "", left[screen] = link(screen, "", query)); };
+export const stay = (screen, query) => {
+  left[screen] = link(screen, "", query);
+  const here = read();
+  if (here.screen === screen && !here.id) history.replaceState(null, "", left[screen]);
+};
 export const back = (screen) => left[screen] ?? link(screen);
 
 export const go = (...to) => { location.hash = link(...to); };

@@ -3,10 +3,12 @@
 import { h, Fragment } from "preact";
 import { useState, useEffect, useRef } from "preact/hooks";
 import { call } from "./daemon.js";
-import { Copy, Fault, Name, clock, count, day, now, span, useLoad, words } from "./parts.jsx";
+import { Copy, Empty, Fault, Name, clock, count, day, now, span, useLoad, words } from "./parts.jsx";
 import { Text } from "./text.jsx";
 import { go, link, route } from "./route.js";
 
+// MESSAGES is the filter for the decisions that the counts are of.
+export const MESSAGES = "type:agent_exchange";
 export const iso = (t) => new Date(t).toISOString().replace(".000Z", "Z");
 
 // differs says whether two counts differ by more than chance: by over twice the spread of their sum.
@@ -131,10 +133,10 @@ const Share = ({ r, most }) => <svg class="drawn share" viewBox="0 0 100 8" pres
 
 function By({ title, rows, before, flag, time, period, name }) {
   const list = rows.filter((r) => r.allow + r.deny + r.requireApproval > 0).sort((a, b) => b.requireApproval - a.requireApproval || b.deny - a.deny || b.allow - a.allow), most = Math.max(1, ...list.map((r) => r.allow + r.deny + r.requireApproval));
-  const was = new Map(before.map((r) => [r.name, r])), to = (r, result) => link("messages", "", { q: flag + ":" + quote(r.name), ...(result && { result }), ...period });
+  const was = new Map(before.map((r) => [r.name, r])), to = (r, result) => link("messages", "", { q: MESSAGES + " " + flag + ":" + quote(r.name), ...(result && { result }), ...period });
   const Cell = ({ r, of, result }) => <td class={r[of] ? "v-" + result : "muted"}>{r[of] ? <a href={to(r, result)}>{count(r[of])}</a> : 0}<small> {count(was.get(r.name)?.[of] ?? 0)}</small></td>;
   return <section class="panel by" aria-label={title}><h2>{title} <small>small: the time before</small></h2>{list.length ? <div class="table" role="group" tabIndex={0} aria-label={title}><table><thead><tr><th scope="col">{name}</th><th scope="col">held</th><th scope="col">refused</th><th scope="col">sent</th><th scope="col" title="half of the decisions took at most so long">to decide</th></tr></thead><tbody>
-    {list.map((r) => <tr key={r.name}><th scope="row"><a href={to(r)}><Name s={r.name} /></a><Share r={r} most={most} /></th><Cell r={r} of="requireApproval" result="require_approval" /><Cell r={r} of="deny" result="deny" /><Cell r={r} of="allow" result="allow" /><td>{time(r.name)}</td></tr>)}</tbody></table></div> : <p class="muted">No message was decided.</p>}</section>;
+    {list.map((r) => <tr key={r.name}><th scope="row"><a href={to(r)}><Name s={r.name} /></a><Share r={r} most={most} /></th><Cell r={r} of="requireApproval" result="require_approval" /><Cell r={r} of="deny" result="deny" /><Cell r={r} of="allow" result="allow" /><td>{time(r.name)}</td></tr>)}</tbody></table></div> : <Empty mark="·" command="ocipd demo">No message was decided. To see some:</Empty>}</section>;
 }
 // quote is a value in a line of filters.
 export const quote = (s) => /[\s"]/.test(s) ? '"' + s.replaceAll('"', "") + '"' : s;
@@ -146,7 +148,7 @@ export function Trends() {
   const { value, error } = useLoad(() => load(period), [period, tick]);
   const d = value?.p === PERIODS[period] ? value : null;
   const spanOf = (s) => ({ since: iso(d.at[s.from]), until: iso(d.at[s.to + 1]) });
-  const open = (result) => (s) => { set(null); go("messages", "", result === "decided" ? { q: "type:approval", ...spanOf(s) } : { result, ...spanOf(s) }); };
+  const open = (result) => (s) => { set(null); go("messages", "", result === "decided" ? { q: "type:approval", ...spanOf(s) } : { q: MESSAGES, result, ...spanOf(s) }); };
   const keys = { require_approval: "requireApproval", deny: "deny", allow: "allow" };
   const mid = d && middle(d.decided.map((x) => x.ms)), midBefore = d && middle(d.decidedBefore.map((x) => x.ms));
   const whole = d && { since: iso(d.from), until: iso(d.at.at(-1)) };
@@ -169,7 +171,7 @@ export function Trends() {
         <By title="By agent" name="agent" flag="agent" rows={d.here.agents} before={d.before.agents} period={whole} time={(name) => took(d.decided.filter((x) => x.agent === name).map((x) => x.ms))} />
         <By title="By rule" name="rule" flag="rule" rows={d.here.rules} before={d.before.rules} period={whole} time={(name) => { const t = d.here.ruleTimes?.find((x) => x.name === name); return t ? "≤ " + span(t.p50 * 1e3) : ""; }} /></div>
       <details class="panel"><summary>The charts as a table</summary><div class="table" role="group" tabIndex={0} aria-label="The charts as a table"><table><thead><tr><th scope="col">from</th><th scope="col">held</th><th scope="col">refused</th><th scope="col">sent</th><th scope="col">to decide</th></tr></thead><tbody>
-        {d.now.map((s, n) => <tr><th scope="row"><a href={link("messages", "", spanOf({ from: n, to: n }))}>{stepName(d, n)}</a></th>{Object.keys(keys).map((k) => <td>{count(s[k])}<small> {count(d.was[n][k])}</small></td>)}<td>{took(d.decided.filter((x) => x.t >= d.at[n] && x.t < d.at[n + 1]).map((x) => x.ms))}</td></tr>)}</tbody></table></div></details>
+        {d.now.map((s, n) => <tr><th scope="row"><a href={link("messages", "", { q: MESSAGES, ...spanOf({ from: n, to: n }) })}>{stepName(d, n)}</a></th>{Object.keys(keys).map((k) => <td>{count(s[k])}<small> {count(d.was[n][k])}</small></td>)}<td>{took(d.decided.filter((x) => x.t >= d.at[n] && x.t < d.at[n + 1]).map((x) => x.ms))}</td></tr>)}</tbody></table></div></details>
     </Fragment>}
   </section>;
 }

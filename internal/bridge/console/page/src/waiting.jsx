@@ -1,11 +1,11 @@
 // What waits for a person: requests of all kinds, and the questions of tasks.
 import { h, Fragment } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { computed } from "@preact/signals";
-import { waiting, call, link as daemon, records } from "./daemon.js";
+import { computed, signal } from "@preact/signals";
+import { call, link as daemon, phase, records, waiting } from "./daemon.js";
 import { List } from "./list.jsx";
 import { Text } from "./text.jsx";
-import { Empty, Level, Name, ago, count, now, span, useLoad } from "./parts.jsx";
+import { Empty, Level, Name, ago, count, now, span } from "./parts.jsx";
 import { go, link } from "./route.js";
 
 export const KINDS = { message: "message", escalation: "for you to answer", effect: "effect", permission: "tool call", delivery: "sent or not?" };
@@ -47,13 +47,34 @@ export function Request({ group }) {
   </Fragment>;
 }
 
-// useQuestions are what tasks ask people besides requests: outcomes that nobody knows, open circuits.
-export function useQuestions() {
+// asks are what tasks ask people besides requests: outcomes that nobody knows, open circuits. They are
+// loaded anew each minute, and when a task has changed.
+const questions = signal([]);
+export const asks = computed(() => { waiting.rev.value; return questions.value.filter((q) => !q.approval_id || !waiting.rows.has(q.approval_id)); });
+const MOST = 1000;
+export function useAsks() {
   const minute = Math.floor(now.value / 60_000);
-  const { value, error } = useLoad(() => call("task.list", { open: true, newest: true, limit: 100 }), [minute]);
-  const asks = [];
-  for (const t of value?.tasks ?? []) for (const q of t.questions ?? []) if (!q.approval_id || !waiting.rows.has(q.approval_id)) asks.push({ task: t, ...q });
-  return { asks, error };
+  useEffect(() => {
+    if (phase.value !== "in") return;
+    let on = true;
+    const timer = setTimeout(async () => {
+      const found = [];
+      let after = "";
+      do {
+        const got = await call("task.list", { open: true, newest: true, limit: 200, ...(after && { after }) });
+        for (const t of got.tasks ?? []) for (const q of t.questions ?? []) found.push({ task: t, ...q });
+        after = got.next;
+      } while (on && after && found.length < MOST);
+      if (on) questions.value = found;
+    }, 50);
+    return () => { on = false; clearTimeout(timer); };
+  }, [minute, records.tasks.value, phase.value]);
+}
+
+// Asks lists them, with the rest behind a button.
+export function Asks() {
+  const [n, show] = useState(20), list = asks.value;
+  return list.length > 0 && <div class="questions" role="group" aria-label="Tasks ask">{list.slice(0, n).map((q) => <Question q={q} />)}{list.length > n && <button onClick={() => show(n + 100)}>{count(list.length - n)} more</button>}</div>;
 }
 
 export const Question = ({ q }) => <a class="question" href={link("tasks", q.task.task_id)}><span class="mark" aria-hidden="true">?</span>
@@ -63,14 +84,13 @@ const nothing = <Empty command="ocipd demo">Nothing waits for you. Messages that
 
 export function Waiting() {
   const [find, setFind] = useState("");
-  const { asks } = useQuestions();
   const wanted = find.toLowerCase();
   const rows = !wanted ? groups.value : groups.value.filter((g) => [g[0].agentId, g[0].agent, toOf(g[0]), g[0].summary, g[0].why, g[0].code, g[0].kind].some((t) => t && t.toLowerCase().includes(wanted)));
   return <section class="screen waiting" aria-label="Waiting">
-    <div class="bar"><h1>Waiting <small>{count(total.value)}{groups.value.length !== total.value && " in " + count(groups.value.length) + " groups"}</small></h1>
+    <div class="bar"><h1>Waiting <small>{count(total.value + asks.value.length)}{groups.value.length !== total.value && " in " + count(groups.value.length) + " groups"}</small></h1>
       <input type="search" data-filter placeholder="Filter: agent, receiver, words  ( / )" aria-label="Filter what waits" value={find} onInput={(e) => setFind(e.target.value)} /></div>
-    {asks.length > 0 && <div class="questions" role="group" aria-label="Tasks ask">{asks.slice(0, 20).map((q) => <Question q={q} />)}</div>}
+    <Asks />
     {rows.length ? <List rows={rows} keyOf={(g) => g[0].approvalId} draw={(g) => <Request group={g} />} open={(g) => go("waiting", g[0].approvalId)} label="Requests that wait, the most pressing first" height={56} tall={104} />
-      : find ? <Empty mark="·">Nothing that waits has this text.</Empty> : !waiting.caught.value && daemon.value.live ? <p class="muted pad">Looking…</p> : asks.length ? null : nothing}
+      : find ? <Empty mark="·" command="ocipd approvals list">Nothing that waits has this text. All that waits:</Empty> : !waiting.caught.value && daemon.value.live ? <p class="muted pad">Looking…</p> : asks.value.length ? null : nothing}
   </section>;
 }
