@@ -63,6 +63,7 @@ func appWithChild(t *testing.T, h *harness) (app, child string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	cmd.Cancel = in.Close // the app ends its child, and then itself
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
