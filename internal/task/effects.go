@@ -193,7 +193,8 @@ func (a *Approval) Unsigned(compensation bool) error {
 }
 
 // Restored is the daemon's word that the state is a copy which was restored. An approval that was
-// not used in the copy may have been used since, as may one to undo what was done.
+// not used in the copy may have been used since, as may one to undo what was done, and a command
+// that had not begun may have run.
 type Restored struct{}
 
 func (Restored) decide(d *draft) error {
@@ -201,6 +202,17 @@ func (Restored) decide(d *draft) error {
 		if a := &d.t.Approvals[i]; a.Unspent(d.t) || a.undoes(d.t) != nil {
 			d.takeBack(d.approval(a.ID))
 			d.out.Events[len(d.out.Events)-1].Reason = "a copy of the state was restored: look whether it was done since, and ask anew"
+		}
+	}
+	for _, at := range d.t.Effects {
+		for _, run := range at.Runs {
+			if run.State != EffectStarted || at.EffectType == TypeExternal && !run.Compensation {
+				continue
+			}
+			e := d.effect(at.ID)
+			r := e.run(run.Number)
+			r.Evidence = "a copy of the state was restored while the run was under way"
+			d.ends(e, r, "effect.unknown", EffectUncertain).Texts["evidence"] = r.Evidence
 		}
 	}
 	d.out.Replayed = len(d.out.Events) == 0

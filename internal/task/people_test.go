@@ -178,8 +178,12 @@ func TestPermissionToUndoIsTakenBack(t *testing.T) {
 	d.do(gate, RunEffect{EffectID: e.ID, Digest: zero})
 	id := d.task.Effects[0].Runs[0].ApprovalID
 	d.refused(person, ResolveApproval{ID: id, Status: ApprovalRevoked, By: "uid:1000"}, PhaseMismatch)
+	// The command may have begun and ended since, so nobody lets it begin, and a person settles the run.
 	d.do(daemon, Restored{})
-	d.finishRun(e.ID, 1, EffectUncertain)
+	if r := d.task.Effects[0].Runs[0]; r.State != EffectUncertain || r.Evidence == "" {
+		t.Errorf("the run is %+v", r)
+	}
+	d.refused(daemon, BeginRun{EffectID: e.ID, Run: 1, Signed: true}, PhaseMismatch)
 	d.do(person, SettleEffect{EffectID: e.ID, Outcome: EffectDone, Note: "looked"})
 	d.refused(gate, RunEffect{EffectID: e.ID, Digest: zero, Compensation: true}, GuardFailed, Approved)
 }

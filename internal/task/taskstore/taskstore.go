@@ -323,10 +323,12 @@ func (s Tasks) Busy(ctx context.Context) ([]string, error) {
 	return db.Rows(ctx, s.db, "the effects", `SELECT DISTINCT task_id FROM effects WHERE busy = 1`, nil, db.ScanText)
 }
 
-// Approved returns the tasks with an approval by which an effect may still be started or undone.
+// Approved returns the tasks with an approval by which an effect may still be started or undone, or with
+// a run that is under way.
 func (s Tasks) Approved(ctx context.Context) ([]string, error) {
 	return db.Rows(ctx, s.db, "the approvals", `SELECT task_id FROM task_parts WHERE kind = 'approval' AND body ->> '$.status' = 'approved' AND body ->> '$.used' IS NOT TRUE
-		UNION SELECT task_id FROM effects WHERE body ->> '$.compensation' IS NOT NULL AND body ->> '$.runs[#-1].state' IS NOT NULL AND body ->> '$.runs[#-1].compensation' IS NOT TRUE`, nil, db.ScanText)
+		UNION SELECT task_id FROM effects WHERE body ->> '$.compensation' IS NOT NULL AND body ->> '$.runs[#-1].state' IS NOT NULL AND body ->> '$.runs[#-1].compensation' IS NOT TRUE
+		UNION SELECT task_id FROM effects WHERE busy = 1`, nil, db.ScanText)
 }
 
 // GrantByToken returns the id of a grant by the SHA-256 of its token, as the log says it is, and
