@@ -17,7 +17,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
-	"github.com/openclawos/ocipd/internal/bridge/loop"
+	"github.com/openclawos/ocipd/internal/bridge/orchestrator"
 	"github.com/openclawos/ocipd/internal/task"
 	"github.com/openclawos/ocipd/internal/task/taskapi"
 )
@@ -42,14 +42,14 @@ func (m *mcpTrial) task(effects ...string) string {
 }
 
 // run runs tasks with the lead's token, and returns the events and the success.
-func (m *mcpTrial) run(more ...string) (events []loop.Event, good bool) {
+func (m *mcpTrial) run(more ...string) (events []orchestrator.Event, good bool) {
 	m.t.Helper()
 	cmd := m.program(append([]string{"task", "run", "--json", "--token-file", m.grant("lead", nil)}, more...)...)
 	var out, said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &said
 	err := cmd.Run()
 	for lines := bufio.NewScanner(&out); lines.Scan(); {
-		var e loop.Event
+		var e orchestrator.Event
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil || e.What == "" || e.Time.IsZero() {
 			m.t.Fatalf("%s: %v", lines.Bytes(), err)
 		}
@@ -110,7 +110,7 @@ func (m *mcpTrial) done(key string) int {
 }
 
 // happened formats events as lines.
-func happened(events []loop.Event) string {
+func happened(events []orchestrator.Event) string {
 	var b strings.Builder
 	for i := range events {
 		fmt.Fprintln(&b, events[i].What, events[i].Phase, events[i].Actor, events[i].Text)
@@ -161,7 +161,7 @@ func TestTaskRun(t *testing.T) {
 			events, good := m.run(id)
 			v := m.view(id)
 			last := events[len(events)-1]
-			if v.Phase != tt.phase || tries(&v) != tt.attempts || good != (tt.phase == task.Completed) || last.What != loop.Stopped || !strings.Contains(last.Text, tt.why) {
+			if v.Phase != tt.phase || tries(&v) != tt.attempts || good != (tt.phase == task.Completed) || last.What != orchestrator.Stopped || !strings.Contains(last.Text, tt.why) {
 				t.Errorf("in %s after %s:\n%s", v.Phase, tries(&v), happened(events))
 			}
 		})
@@ -305,15 +305,15 @@ func TestTaskRunIsKilled(t *testing.T) {
 		killed := false
 		seen := 0
 		for lines := bufio.NewScanner(out); lines.Scan(); {
-			var e loop.Event
+			var e orchestrator.Event
 			if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
 				t.Fatal(err)
 			}
-			if e.What == loop.Waits && strings.Contains(e.Text, "word about") {
+			if e.What == orchestrator.Waits && strings.Contains(e.Text, "word about") {
 				m.decide("approve")
 			}
 			// Each round ends at another event, and those that wait for a lease continue.
-			if seen++; e.What != loop.Waits && seen > 1+round%4 && round < 40 {
+			if seen++; e.What != orchestrator.Waits && seen > 1+round%4 && round < 40 {
 				killed = true
 				_ = cmd.Process.Kill()
 				break

@@ -20,7 +20,7 @@ import (
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/task"
 	"github.com/openclawos/ocipd/internal/task/taskapi"
-	"github.com/openclawos/ocipd/internal/task/tasks"
+	"github.com/openclawos/ocipd/internal/task/taskservice"
 )
 
 // mcpTeam are actors and two agents without an app.
@@ -394,7 +394,7 @@ func collect(t *testing.T, page map[string]any, got []string, seen map[string]bo
 func TestMCPToolsOfRoles(t *testing.T) {
 	m := newMCPTrial(t, mcpTeam)
 	agents := slices.Sorted(func(yield func(string) bool) {
-		for _, tool := range tasks.AgentTools() {
+		for _, tool := range taskservice.AgentTools() {
 			// Delivering by itself is for a program, not for a model.
 			if tool != "message_carry" && !yield(tool) {
 				return
@@ -406,13 +406,13 @@ func TestMCPToolsOfRoles(t *testing.T) {
 		grant map[string]any
 		want  []string
 	}{
-		{"orchestrator", args{"actor": "lead"}, tasks.ToolsOf(task.Orchestrator)},
-		{"executor", args{"actor": "builder"}, tasks.ToolsOf(task.Executor)},
-		{"spec reviewer", args{"actor": "checker"}, tasks.ToolsOf(task.SpecReviewer)},
-		{"quality reviewer", args{"actor": "critic"}, tasks.ToolsOf(task.QualityReviewer)},
-		{"lobster", args{"actor": "gate"}, tasks.ToolsOf(task.Lobster)},
+		{"orchestrator", args{"actor": "lead"}, taskservice.ToolsOf(task.Orchestrator)},
+		{"executor", args{"actor": "builder"}, taskservice.ToolsOf(task.Executor)},
+		{"spec reviewer", args{"actor": "checker"}, taskservice.ToolsOf(task.SpecReviewer)},
+		{"quality reviewer", args{"actor": "critic"}, taskservice.ToolsOf(task.QualityReviewer)},
+		{"lobster", args{"actor": "gate"}, taskservice.ToolsOf(task.Lobster)},
 		{"agent", args{"agent": "ann"}, agents},
-		{"both", args{"agent": "ann", "actor": "builder"}, append(tasks.ToolsOf(task.Executor), agents...)},
+		{"both", args{"agent": "ann", "actor": "builder"}, append(taskservice.ToolsOf(task.Executor), agents...)},
 		{"some", args{"actor": "lead", "tools": []string{"task_get"}}, []string{"task_get"}},
 	} {
 		s := m.session(c.name, c.grant)

@@ -7,10 +7,10 @@
 // this module.
 //
 //   - child: runs a program to its end, and can end it with all processes that it started
-//   - console: one live screen of several panes, which the caller draws
 //   - durable: replaces small files atomically: keys, cursors, manifests
-//   - ending: lets a call end the connection by which it came
+//   - fileowner: checks who else can change a file, and whether data written to it stays there
 //   - filewatch: notices that a file or a folder has changed
+//   - hangup: lets a call end the connection by which it came
 //   - ids: the form of the ids of tasks and of things that belong to tasks
 //   - jsonline: JSON objects written member by member, for the objects that every message
 //     needs
@@ -18,9 +18,9 @@
 //   - logtext: the daemon's log as a person reads it at a terminal
 //   - metrics: counts the daemon's work and measures how long it takes
 //   - mutant: switches one guard off in a build for tests, to see that the canary notices
+//   - panes: one live screen of several panes, which the caller draws
 //   - peer: finds out which process is at the other end of a socket, and lists and ends
 //     processes
-//   - place: checks who else can change a file, and whether data written to it stays there
 //   - plainfile: opens regular files in directories where others can swap them meanwhile;
 //     resolves a name as the operating system does
 //   - sshsig: SSH signatures, and the file of allowed signers

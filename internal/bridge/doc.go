@@ -23,11 +23,8 @@
 //     into OpenClaw, undoes that, tests the gates, and reports changes by others
 //   - judge: asks an operator's model whether held messages commit anybody, and takes its
 //     answers to the daemon
-//   - legacy: reads the files of a project of the protocol's first version, for `ocipd task import`
 //   - lobster: has Lobster run a workflow for an effect, and answers its gate with the
 //     daemon's decision
-//   - loop: takes tasks through their phases without a model, one step at a time, with
-//     agents in their own processes
 //   - mcpconnect: connects a client that uses pipes to an MCP server over HTTP
 //   - mcpprobe: asks a server over HTTP whether it speaks MCP
 //   - mcpproxy: stands between an MCP client and a server, over pipes or HTTP; has the daemon
@@ -35,13 +32,16 @@
 //   - mcpserver: an MCP server over stdio with the tools that a grant permits
 //   - natsline: carries the frames of a fleet between an operator socket and a NATS broker, and writes
 //     the broker's configuration
-//   - prose: checks programs in OpenProse: a parser of ProseScript, and the protocol's
+//   - openprose: checks programs in OpenProse: a parser of ProseScript, and the protocol's
 //     rules
+//   - orchestrator: takes tasks through their phases without a model, one step at a time, with
+//     agents in their own processes
 //   - runner: runs the commands of approved effects, each once, over kills of any process
 //   - settingsfile: changes single members in the settings of other programs, in JSON
 //     and TOML, and reports differences from the entered values
 //   - skill: makes the Agent Skills about tasks, in English and Chinese, from the tables
 //     of phases, roles and tools
+//   - taskimport: reads the files of a project of the protocol's first version, for `ocipd task import`
 //   - toolgate: an MCP server over stdio that answers the hooks of an agent's runtime
 //   - toolmap: describes which tools of an MCP server send messages, to whom, and the permitted
 //     values of other arguments; finds the map of a server by its command line

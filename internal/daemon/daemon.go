@@ -20,11 +20,11 @@ import (
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/config/mask"
 	"github.com/openclawos/ocipd/internal/daemon/appconfig"
-	"github.com/openclawos/ocipd/internal/daemon/gateways"
 	"github.com/openclawos/ocipd/internal/daemon/kernelconfig"
 	"github.com/openclawos/ocipd/internal/daemon/memory"
 	"github.com/openclawos/ocipd/internal/daemon/notices"
 	"github.com/openclawos/ocipd/internal/daemon/reload"
+	"github.com/openclawos/ocipd/internal/daemon/runtimewatch"
 	"github.com/openclawos/ocipd/internal/daemon/supervisor"
 	"github.com/openclawos/ocipd/internal/evidence/checkpoints"
 	"github.com/openclawos/ocipd/internal/evidence/configlog"
@@ -40,7 +40,7 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip/policy"
 	"github.com/openclawos/ocipd/internal/store"
 	"github.com/openclawos/ocipd/internal/store/storeerror"
-	"github.com/openclawos/ocipd/internal/task/tasks"
+	"github.com/openclawos/ocipd/internal/task/taskservice"
 	"go.uber.org/zap"
 )
 
@@ -105,7 +105,7 @@ type Daemon struct {
 	redactor atomic.Pointer[redact.Redactor]
 	notices  *notices.Notices
 	kernel   *kernel.Kernel
-	tasks    atomic.Pointer[tasks.Tasks]
+	tasks    atomic.Pointer[taskservice.Tasks]
 	runner   *runners
 	// boot names the system's boot.
 	boot   string
@@ -124,7 +124,7 @@ type Daemon struct {
 	seenBy    seenBy
 	recorded  chan struct{}
 	retention *retention.Keeper
-	gateways  *gateways.Watch
+	gateways  *runtimewatch.Watch
 	metrics   *metrics.Set
 
 	signer *keyring.Signer

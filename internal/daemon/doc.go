@@ -11,17 +11,17 @@
 // ipc, approval, evidence, kernel and task.
 //
 //   - appconfig: serves apps their part of the configuration: `config.get`, `config.watch`
-//   - gateways: notices agent runtimes that run without their plugin, or with changed files
-//     of their gate
 //   - kernelconfig: types a configuration for the kernel; finds missing lines about apps,
 //     and evidence of the apps' use
 //   - memory: returns memory to the system after a burst of messages
 //   - metricshttp: serves metrics to Prometheus
 //   - notices: words notices about approval requests, and chooses how to send them
-//   - notify: sends notifications: desktop notifications, a command
-//   - profile: takes profiles of the running daemon, for operators
+//   - notices/notify: sends notifications: desktop notifications, a command
+//   - pprof: takes profiles of the running daemon, for operators
 //   - reload: puts configurations and policies in force while the daemon runs, on record
 //     first
+//   - runtimewatch: notices agent runtimes that run without their plugin, or with changed files
+//     of their gate
 //   - supervisor: the service manager: passed sockets, sd_notify
 //   - watchdog: sends the service manager signs of life, each after a probe of a decision
 package daemon

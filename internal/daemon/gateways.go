@@ -12,7 +12,7 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/base/peer"
 	"github.com/openclawos/ocipd/internal/config"
-	"github.com/openclawos/ocipd/internal/daemon/gateways"
+	"github.com/openclawos/ocipd/internal/daemon/runtimewatch"
 	"github.com/openclawos/ocipd/internal/store"
 	"go.uber.org/zap"
 )
@@ -26,15 +26,15 @@ const (
 
 // watchGateways starts to watch for runtimes that run without their gate.
 func (d *Daemon) watchGateways(ctx context.Context) error {
-	d.gateways = gateways.New(gateways.Options{
+	d.gateways = runtimewatch.New(runtimewatch.Options{
 		Every: gatewayLook, Grace: gatewayGrace, Processes: peer.Processes, UID: os.Getuid(), Now: time.Now,
 		Bound: func(app string) bool {
 			return slices.ContainsFunc(d.config().Agents, func(a config.Agent) bool { return a.App == app })
 		},
-		Attached: func() map[gateways.Client]bool {
-			attached := make(map[gateways.Client]bool)
+		Attached: func() map[runtimewatch.Client]bool {
+			attached := make(map[runtimewatch.Client]bool)
 			for _, a := range d.kernel.Apps() {
-				attached[gateways.Client{App: a.ID, PID: int(a.PID)}] = true
+				attached[runtimewatch.Client{App: a.ID, PID: int(a.PID)}] = true
 			}
 			return attached
 		},
@@ -44,7 +44,7 @@ func (d *Daemon) watchGateways(ctx context.Context) error {
 			}
 			return d.gates()
 		},
-		Alarm: func(u gateways.Ungated) error {
+		Alarm: func(u runtimewatch.Ungated) error {
 			if err := d.recordGateway("gateway_ungated", u); err != nil {
 				return err
 			}
@@ -59,7 +59,7 @@ func (d *Daemon) watchGateways(ctx context.Context) error {
 				fmt.Sprintf("Nobody decides about what its agents send (process %d).\nocipd doctor", u.PID))
 			return nil
 		},
-		Over: func(u gateways.Ungated, how gateways.End) error {
+		Over: func(u runtimewatch.Ungated, how runtimewatch.End) error {
 			d.notices.Decided(gatewayNotice(u))
 			return d.recordGateway("gateway_"+string(how), u)
 		},
@@ -75,10 +75,10 @@ func (d *Daemon) watchGateways(ctx context.Context) error {
 	return nil
 }
 
-func gatewayNotice(u gateways.Ungated) string { return "gateway-" + strconv.Itoa(u.PID) }
+func gatewayNotice(u runtimewatch.Ungated) string { return "gateway-" + strconv.Itoa(u.PID) }
 
 // recordGateway records an observation about a Gateway.
-func (d *Daemon) recordGateway(event string, u gateways.Ungated) error {
+func (d *Daemon) recordGateway(event string, u runtimewatch.Ungated) error {
 	details := map[string]any{"pid": u.PID, "since": u.Since.UTC().Format(time.RFC3339)}
 	if u.Why != "" {
 		details["why"] = u.Why

@@ -7,7 +7,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/config"
-	"github.com/openclawos/ocipd/internal/daemon/profile"
+	"github.com/openclawos/ocipd/internal/daemon/pprof"
 	"github.com/openclawos/ocipd/internal/fleet/fleetapi"
 	"github.com/openclawos/ocipd/internal/ipc"
 	"github.com/openclawos/ocipd/internal/kernel"
@@ -107,7 +107,7 @@ func (d *Daemon) methods() []ipc.Method {
 		ipc.OperatorStreamAs[fleetapi.FleetFrame]("fleet.attach", api.Unsigned, k.Hosts.Carries).Fails(api.Conflict),
 		ipc.Operator("fleet.bring", api.Unsigned, k.Hosts.Bring).Fails(api.Conflict, api.Forbidden),
 		ipc.Operator("fleet.status", api.Reads, k.Hosts.Status).Fails(api.Conflict),
-		ipc.OperatorStream[api.ProfileChunk]("debug.profile", profile.Feed).Fails(api.Conflict),
+		ipc.OperatorStream[api.ProfileChunk]("debug.profile", pprof.Feed).Fails(api.Conflict),
 	}...)
 }
 

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/base/place"
+	"github.com/openclawos/ocipd/internal/base/fileowner"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/evidence/checkpoints"
 	"github.com/openclawos/ocipd/internal/evidence/index"
@@ -25,7 +25,7 @@ func (d *Daemon) checkPlaces(context.Context) error {
 		{"store.url", filepath.Dir(d.database)}, {"audit.keys", config.KeysPath(d.cfg, d.database)},
 		{"audit.mirror", filepath.Dir(d.mirror)}, {"audit.checkpoints", filepath.Dir(d.checkpoints())},
 	} {
-		if err := place.Writable(at.dir, at.key); err != nil {
+		if err := fileowner.Writable(at.dir, at.key); err != nil {
 			return err
 		}
 	}
@@ -42,7 +42,7 @@ func (d *Daemon) checkPlaces(context.Context) error {
 		{"the audit index's shared memory", index.Path(d.database) + "-shm"}, {"the audit index's journal", index.Path(d.database) + "-journal"},
 		{"the file of checkpoints", d.checkpoints()},
 	} {
-		err := place.Single(file.what, file.path)
+		err := fileowner.Single(file.what, file.path)
 		if info, statErr := os.Lstat(file.path); err != nil && statErr == nil && file.path == database && !info.Mode().IsRegular() {
 			// The records have disappeared.
 			err = &audit.Fault{Problem: err.Error()}
@@ -116,7 +116,7 @@ func (d *Daemon) warnOfWriters(c *config.Config, p *policy.Policy) {
 	}
 	said := map[string]bool{}
 	for _, file := range files {
-		list, err := place.Exposed(file)
+		list, err := fileowner.Exposed(file)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			d.log.Warn("cannot tell who can change a file that decides what is let through", zap.String("file", file), zap.Error(err))
 		}

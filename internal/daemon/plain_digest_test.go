@@ -19,7 +19,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/task"
-	"github.com/openclawos/ocipd/internal/task/tasks"
+	"github.com/openclawos/ocipd/internal/task/taskservice"
 )
 
 // said are the texts from callers to a daemon, by the beginning of the SHA-256 of each in the
@@ -313,7 +313,7 @@ func TestTasksCannotBeGuessed(t *testing.T) {
 	lead.must("task.list_ready", m{"labels": []any{"wages"}})
 	operator.must("task.list", m{})
 
-	for method := range tasks.Matrix() {
+	for method := range taskservice.Matrix() {
 		if method != "task.watch" && !h.said.method[method] {
 			t.Errorf("%s was not called", method)
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/openclawos/ocipd/internal/ipc"
 	"github.com/openclawos/ocipd/internal/store"
 	"github.com/openclawos/ocipd/internal/store/storeerror"
-	"github.com/openclawos/ocipd/internal/task/tasks"
+	"github.com/openclawos/ocipd/internal/task/taskservice"
 )
 
 // reads records who reads confidential content: held texts, exports of the log, and copies
@@ -49,7 +49,7 @@ func (r *reads) approval(ctx context.Context, who api.Peer, p *api.ApprovalParam
 		a.Delivery, err = r.use(ctx, &a.ApprovalSummary)
 	}
 	if err == nil {
-		err = tasks.Show(ctx, r.d.tasks.Load(), &a)
+		err = taskservice.Show(ctx, r.d.tasks.Load(), &a)
 	}
 	if err != nil || a.Content == "" {
 		return a, err
@@ -77,7 +77,7 @@ func (r *reads) use(ctx context.Context, a *api.ApprovalSummary) (string, error)
 	if a.Kind != api.ApprovalOfEffect || a.State != api.ApprovalApproved || a.TaskID == "" {
 		return "", nil
 	}
-	return tasks.Use(ctx, r.d.tasks.Load(), a.TaskID, a.ApprovalID)
+	return taskservice.Use(ctx, r.d.tasks.Load(), a.TaskID, a.ApprovalID)
 }
 
 // approvals answers approval.list.
@@ -96,9 +96,9 @@ func (r *reads) approvals(ctx context.Context, p *api.ApprovalListParams) (api.A
 			return list, err
 		}
 		switch use {
-		case tasks.Used:
+		case taskservice.Used:
 			a.Blocked = "a start has used it"
-		case tasks.OutOfTime:
+		case taskservice.OutOfTime:
 			a.Blocked = "it was not used in time"
 		default:
 			continue

@@ -12,7 +12,7 @@ import (
 	"github.com/openclawos/ocipd/internal/evidence/backup"
 	"github.com/openclawos/ocipd/internal/kernel"
 	"github.com/openclawos/ocipd/internal/store"
-	"github.com/openclawos/ocipd/internal/task/tasks"
+	"github.com/openclawos/ocipd/internal/task/taskservice"
 	"go.uber.org/zap"
 )
 
@@ -93,7 +93,7 @@ func takesBack(d *Daemon, t fold.Table) func(context.Context) error {
 		return d.tasks.Load().Restored
 	case fold.TaskGrants:
 		return func(ctx context.Context) error {
-			return tasks.RestoredGrants(ctx, d.tasks.Load(), store.OpenRows(d.store, t))
+			return taskservice.RestoredGrants(ctx, d.tasks.Load(), store.OpenRows(d.store, t))
 		}
 	}
 	panic("daemon: nothing says what a restoration does with the rows of " + t.Name())

@@ -18,7 +18,7 @@ import (
 	"github.com/openclawos/ocipd/internal/store/storeerror"
 	"github.com/openclawos/ocipd/internal/task/ledger"
 	"github.com/openclawos/ocipd/internal/task/taskapi"
-	"github.com/openclawos/ocipd/internal/task/tasks"
+	"github.com/openclawos/ocipd/internal/task/taskservice"
 )
 
 // runners passes runs to the process that runs commands, and takes its reports of the
@@ -47,25 +47,25 @@ func (r *runners) Attached() bool {
 }
 
 // Start begins a run that is recorded as started. If no runner is attached, the next one gets it.
-func (r *runners) Start(o tasks.RunOrder) { r.tell(taskapi.RunnerChunk{Run: order(&o)}) }
+func (r *runners) Start(o taskservice.RunOrder) { r.tell(taskapi.RunnerChunk{Run: order(&o)}) }
 
 // Kill ends a run's processes. If no runner is attached, the next one gets it.
-func (r *runners) Kill(o tasks.RunOrder) {
+func (r *runners) Kill(o taskservice.RunOrder) {
 	ref := refOf(&o)
 	r.tell(taskapi.RunnerChunk{Kill: &ref})
 }
 
 // Lives reports whether a process of a run may still be there.
-func (r *runners) Lives(o tasks.RunOrder) bool {
+func (r *runners) Lives(o taskservice.RunOrder) bool {
 	l, err := ledger.Open(r.dir, time.Now())
 	return err != nil || l.Lives(refOf(&o))
 }
 
-func refOf(o *tasks.RunOrder) taskapi.RunnerRef {
+func refOf(o *taskservice.RunOrder) taskapi.RunnerRef {
 	return taskapi.RunnerRef{TaskID: o.TaskID, EffectID: o.EffectID, Run: o.Run}
 }
 
-func order(o *tasks.RunOrder) *taskapi.RunnerOrder {
+func order(o *taskservice.RunOrder) *taskapi.RunnerOrder {
 	return &taskapi.RunnerOrder{RunnerRef: refOf(o), Workspace: o.Workspace, Action: o.Action, Bound: o.Bound, Compensation: o.Compensation, StartedAt: o.StartedAt}
 }
 

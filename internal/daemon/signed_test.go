@@ -13,7 +13,7 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/base/sshsig"
 	"github.com/openclawos/ocipd/internal/task"
-	"github.com/openclawos/ocipd/internal/task/tasks"
+	"github.com/openclawos/ocipd/internal/task/taskservice"
 )
 
 // challenge asks how to sign a call of a method.
@@ -81,7 +81,7 @@ func TestEachMethodOfOperatorsIsOnOneSide(t *testing.T) {
 	found := make(map[api.Signing][]string)
 	for _, method := range list.Methods {
 		switch {
-		case method.Access == "task" && !tasks.Matrix()[method.Name].Has(task.Operator):
+		case method.Access == "task" && !taskservice.Matrix()[method.Name].Has(task.Operator):
 		case method.Access == "operator" || method.Access == "task" || method.Access == "any":
 			found[method.Signing] = append(found[method.Signing], method.Name)
 			if method.Signing == api.Signed && method.Pace == "streaming" {

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/openclawos/ocipd/internal/base/place"
+	"github.com/openclawos/ocipd/internal/base/fileowner"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/config/running"
 	"github.com/openclawos/ocipd/internal/daemon/watchdog"
@@ -37,7 +37,7 @@ func (d *Daemon) openSockets() (apps, operators *net.UnixListener, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if wanted := config.ConfiguredSocket(d.cfg, d.getenv); passed != nil && wanted != "" && !place.Same(wanted, passed.Apps.Addr().String()) {
+	if wanted := config.ConfiguredSocket(d.cfg, d.getenv); passed != nil && wanted != "" && !fileowner.Same(wanted, passed.Apps.Addr().String()) {
 		d.warnOfUnused(passed, wanted)
 		if err := passed.Close(); err != nil {
 			return nil, nil, fmt.Errorf("cannot close the sockets that were passed: %w", err)

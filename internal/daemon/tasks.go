@@ -21,12 +21,12 @@ import (
 	"github.com/openclawos/ocipd/internal/store"
 	"github.com/openclawos/ocipd/internal/store/storeerror"
 	"github.com/openclawos/ocipd/internal/task"
-	"github.com/openclawos/ocipd/internal/task/tasks"
+	"github.com/openclawos/ocipd/internal/task/taskservice"
 	"go.uber.org/zap"
 )
 
 // taskSession is the caller of the tasks' methods: one connection.
-type taskSession = *tasks.Session
+type taskSession = *taskservice.Session
 
 // bootName is the length of the shortened id of a boot.
 const bootName = 8
@@ -36,8 +36,8 @@ const permitWithin = 10 * time.Minute
 
 // tasksConfig types the tasks' part of the configuration. seal, if set, seals texts for
 // records; with held, only those that wait for a person.
-func tasksConfig(c *config.Config, seal func(text string) (string, error), held bool) tasks.Config {
-	t := tasks.Config{
+func tasksConfig(c *config.Config, seal func(text string) (string, error), held bool) taskservice.Config {
+	t := taskservice.Config{
 		Rules: task.Rules{
 			Lease:       c.Tasks.Lease,
 			SpecReviews: c.Tasks.Reviews.Spec, QualityReviews: c.Tasks.Reviews.Quality, AskLate: c.Tasks.Effects.Late == config.LateAsk, SelfApproval: c.Tasks.SelfApproval, SharedPrincipals: c.Tasks.SelfReview,
@@ -63,7 +63,7 @@ func tasksConfig(c *config.Config, seal func(text string) (string, error), held 
 	}
 	for i := range c.Tasks.Actors {
 		a := &c.Tasks.Actors[i]
-		t.Actors = append(t.Actors, tasks.Actor{
+		t.Actors = append(t.Actors, taskservice.Actor{
 			Name: a.Name, Role: task.Role(a.Role), App: a.App, Tenant: a.TenantID, MaxClassification: cmp.Or(a.MaxClassification, ocip.Internal.String()), UID: a.UID, Exe: a.Exe,
 		})
 	}
@@ -93,7 +93,7 @@ func (d *Daemon) startTasks(ctx context.Context) error {
 		return err
 	}
 	d.runner = newRunners(d)
-	made, err := tasks.New(ctx, tasks.Options{
+	made, err := taskservice.New(ctx, taskservice.Options{
 		Store: d.store, Keys: d.recordKeys, Search: d.index, Approvals: d.kernel.Approvals, Config: tasksConfig(d.cfg, seal, held),
 		Private: d.privateFolders(), Agent: d.kernel.Grantable, Paused: d.kernel.ActorPaused, Deciding: d.kernel.Deciding, Revoked: d.kernel.Exempt.End, Runner: d.runner, Note: d.kernel.NoteActor, Boot: d.boot[:min(len(d.boot), bootName)],
 		Program: registry.Program,
@@ -132,10 +132,10 @@ func (d *Daemon) recordKeys(tenant, label string, form func([]byte) ([]byte, err
 
 // askTask asks the policy in force if it has rules for tasks, or else the built-in rules.
 // An error means a refusal; its cause appears only in the record.
-func (d *Daemon) askTask(ctx context.Context, q tasks.Question) task.Answer {
+func (d *Daemon) askTask(ctx context.Context, q taskservice.Question) task.Answer {
 	p := d.policy.Load()
 	if !p.JudgesTasks() {
-		a := tasks.BuiltIn(&q)
+		a := taskservice.BuiltIn(&q)
 		a.Revision = p.Revision()
 		return a
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/openclawos/ocipd/internal/ocip/policy"
 	"github.com/openclawos/ocipd/internal/task"
 	"github.com/openclawos/ocipd/internal/task/taskapi"
-	"github.com/openclawos/ocipd/internal/task/tasks"
+	"github.com/openclawos/ocipd/internal/task/taskservice"
 )
 
 // judge is a policy that answers about tasks with the members of a decision, and allows
@@ -219,9 +219,9 @@ func TestTaskRulesToBeginWith(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var questions []tasks.Question
+	var questions []taskservice.Question
 	of := func(q task.Question, tool *taskapi.ToolCall) {
-		questions = append(questions, tasks.Question{Question: q, Tool: tool}, tasks.Question{Question: q, Tool: tool, Research: true})
+		questions = append(questions, taskservice.Question{Question: q, Tool: tool}, taskservice.Question{Question: q, Tool: tool, Research: true})
 	}
 	of(task.Question{Action: task.AskTransition, To: task.Completed}, nil)
 	of(task.Question{Action: task.AskAttempt, Attempt: 3, WorkedBy: "builder"}, nil)
@@ -243,7 +243,7 @@ func TestTaskRulesToBeginWith(t *testing.T) {
 			in.Tool = &policy.TaskTool{Kind: q.Tool.Kind, Server: q.Tool.Server, InWorkspace: q.Tool.InWorkspace, Research: q.Research}
 		}
 		said, _, _, err := p.EvaluateTask(t.Context(), &in)
-		want := tasks.BuiltIn(q)
+		want := taskservice.BuiltIn(q)
 		if err != nil || said.Allow != want.Allow || said.RequireApproval != want.RequireApproval || max(1, said.Approvers) != max(1, want.Approvers) {
 			t.Errorf("%+v, %+v: %+v, %v, want %+v", q.Question, q.Tool, said, err, want)
 		}

@@ -16,7 +16,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api/client"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/task"
-	"github.com/openclawos/ocipd/internal/task/tasks"
+	"github.com/openclawos/ocipd/internal/task/taskservice"
 )
 
 const taskTeam = acme + `
@@ -358,7 +358,7 @@ func TestTaskMatrix(t *testing.T) {
 	holders[task.QualityReviewer] = h.actor("critic", result.id)
 	all := taskParams(c.id)
 	refusals := 0
-	for method, roles := range tasks.Matrix() {
+	for method, roles := range taskservice.Matrix() {
 		if method == "task.watch" {
 			continue
 		}

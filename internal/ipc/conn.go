@@ -12,7 +12,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/api/wire"
 	"github.com/openclawos/ocipd/internal/audit/gate"
-	"github.com/openclawos/ocipd/internal/base/ending"
+	"github.com/openclawos/ocipd/internal/base/hangup"
 	"github.com/openclawos/ocipd/internal/base/metrics"
 	"go.uber.org/zap"
 )
@@ -108,7 +108,7 @@ var errClosing error = &api.Error{Code: api.ConnectionClosed, Message: "the conn
 
 func newConn(s *Server, f face, socket *net.UnixConn, peer api.Peer) *conn {
 	c := &conn{server: s, face: f, socket: socket, peer: peer, since: s.now()}
-	c.ctx, c.cancel = context.WithCancel(ending.With(api.WithThere(s.ctx, func() bool { return c.out.there() }), socket))
+	c.ctx, c.cancel = context.WithCancel(hangup.With(api.WithThere(s.ctx, func() bool { return c.out.there() }), socket))
 	c.room.L = &c.mu
 	// The stock SDK decodes each read of its socket separately, so a character that two reads share
 	// is lost there. Operators get the exact bytes of records.

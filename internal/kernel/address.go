@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/openclawos/ocipd/internal/api"
-	"github.com/openclawos/ocipd/internal/kernel/exchange"
+	"github.com/openclawos/ocipd/internal/kernel/exchangestate"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/ocip/directory"
 )
@@ -42,7 +42,7 @@ func (k *ruleset) reached(channel string, agent *Agent, carried bool) error {
 // came from, by default the session's last one. Otherwise the session key gives the address. The
 // directory names the counterparty there.
 func (k *ruleset) locate(ctx context.Context, m *outgoing) error {
-	brought, err := k.state.Origins.Of(ctx, exchange.OriginKey(k.directory, m.sender, m.key))
+	brought, err := k.state.Origins.Of(ctx, exchangestate.OriginKey(k.directory, m.sender, m.key))
 	if err != nil {
 		return err
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/kernel/exchange"
+	"github.com/openclawos/ocipd/internal/kernel/exchangestate"
 	"github.com/openclawos/ocipd/internal/kernel/registry"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/ocip/directory"
@@ -181,7 +181,7 @@ func (k inbound) takeMalformed(in *incoming, problem error) (api.QueueResult, er
 	in.metadata = maps.Clone(in.metadata)
 	delete(in.metadata, "ocip")
 	delete(in.metadata, "ocipChain")
-	delete(in.metadata, exchange.LogHeadName)
+	delete(in.metadata, exchangestate.LogHeadName)
 	in.metadata["ocipUntrusted"] = api.String(problem.Error())
 	return k.takeHuman(in, map[string]any{"malformedEnvelope": problem.Error(), "untrusted": true})
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/openclawos/ocipd/internal/approval/releases"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/audit/gate"
+	"github.com/openclawos/ocipd/internal/kernel/exchangehints"
 	"github.com/openclawos/ocipd/internal/kernel/exchanges"
-	"github.com/openclawos/ocipd/internal/kernel/hints"
 	"github.com/openclawos/ocipd/internal/kernel/hooks"
 	"github.com/openclawos/ocipd/internal/kernel/outbox"
 	"github.com/openclawos/ocipd/internal/ocip"
@@ -271,7 +271,7 @@ func (k *ruleset) again(ctx context.Context, r *approval.Request, kept *keptMess
 	}
 	m.metadata = bound
 	reaches(r, m)
-	if m.hints, err = hints.Parse(m.metadata["exchange"]); err != nil {
+	if m.hints, err = exchangehints.Parse(m.metadata["exchange"]); err != nil {
 		return nil, err
 	}
 	m.hints.ID, m.hints.ConversationID, m.hints.New = r.ExchangeID, "", false

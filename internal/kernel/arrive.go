@@ -9,8 +9,8 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/audit/gate"
 	"github.com/openclawos/ocipd/internal/base/text"
-	"github.com/openclawos/ocipd/internal/kernel/exchange"
 	"github.com/openclawos/ocipd/internal/kernel/exchanges"
+	"github.com/openclawos/ocipd/internal/kernel/exchangestate"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/ocip/directory"
 	"github.com/openclawos/ocipd/internal/store"
@@ -73,10 +73,10 @@ func (k *ruleset) binds(ctx context.Context, m *outgoing, a *arrival, v *ocip.Ve
 	to, from := m.local.InstanceID, m.sender.InstanceID
 	k.state.Owed.EnterLocked(change, to, from, a.owed, v.Owed)
 	if m.approvalID != "" {
-		exchange.ReceiveApproved(to, from, v.Chain, now, change)
+		exchangestate.ReceiveApproved(to, from, v.Chain, now, change)
 		return nil
 	}
-	return k.state.Chains.Receive(ctx, to, from, v.Chain, exchange.Answers(&v.Before), k.chainsSince(now), now, change)
+	return k.state.Chains.Receive(ctx, to, from, v.Chain, exchangestate.Answers(&v.Before), k.chainsSince(now), now, change)
 }
 
 // refusedByReceiver records both sides of a message that its receiver, in this daemon, did not
@@ -165,7 +165,7 @@ func (k *ruleset) arrive(ctx context.Context, a *arrival, now time.Time) (*ocip.
 	if a.owed, err = k.state.Owed.OfLocked(ctx, a.agent.InstanceID, a.envelope.SourceAgent.InstanceID); err != nil {
 		return nil, err
 	}
-	escalated, err := k.state.EscalationLocked(ctx, exchange.PairOf(&e))
+	escalated, err := k.state.EscalationLocked(ctx, exchangestate.PairOf(&e))
 	if err != nil {
 		return nil, err
 	}

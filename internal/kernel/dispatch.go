@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"github.com/openclawos/ocipd/internal/api"
-	"github.com/openclawos/ocipd/internal/kernel/hints"
+	"github.com/openclawos/ocipd/internal/kernel/exchangehints"
 	"github.com/openclawos/ocipd/internal/kernel/hooks"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/store"
@@ -52,13 +52,13 @@ func (c *Client) dispatch(ctx context.Context, p *api.DispatchParams, agent stri
 func (k *ruleset) prepare(ctx context.Context, m *outgoing) (err error) {
 	if _, walled := ocip.Wall(m.sender.Identity, m.to); walled {
 		// The wall comes before anything else: no hint is read, and no interceptor sees the text.
-		m.hints = hints.Hints{MessageType: ocip.AgentGenerated}
+		m.hints = exchangehints.Hints{MessageType: ocip.AgentGenerated}
 		return nil
 	}
 	if v := k.paused(m); v != nil {
 		return k.refuseEarly(m, v)
 	}
-	if m.hints, err = hints.Parse(m.metadata["exchange"]); err != nil {
+	if m.hints, err = exchangehints.Parse(m.metadata["exchange"]); err != nil {
 		return err
 	}
 	if denied, err := k.bindTask(ctx, m); err != nil || denied != nil {

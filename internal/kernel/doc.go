@@ -19,13 +19,12 @@
 //
 //   - attachments: finds what a message sends along besides its text: addresses, files, inline
 //     bytes
-//   - behalf: judges the processes for which operators' programs ask, and records refusals
 //   - contacts: lists with whom agents had sessions; forgets what messages have shown of one
-//   - exchange: state between an agent and its counterparties: exchanges, locks of pairs, causal
-//     chains, owed answers, budgets, addresses, sessions, observed speakers, heads of logs
-//   - exchanges: shows exchanges, and ends them for apps, for people, and at their deadline
-//   - hints: reads the caller's hints about a message's exchange in `metadata.exchange`, and
+//   - exchangehints: reads the caller's hints about a message's exchange in `metadata.exchange`, and
 //     removes members that only the daemon may write
+//   - exchanges: shows exchanges, and ends them for apps, for people, and at their deadline
+//   - exchangestate: state between an agent and its counterparties: exchanges, locks of pairs, causal
+//     chains, owed answers, budgets, addresses, sessions, observed speakers, heads of logs
 //   - hooks: an agent's acts besides sending and receiving, as its runtime reports them: asks,
 //     judges, records, notifies; tool calls as subjects of approval requests
 //   - inbox: the messages of agents without an app: their readers, the position of each, and the
@@ -33,6 +32,7 @@
 //   - logquery: answers operators that search the audit log or follow it
 //   - outbox: durable delivery of allowed messages to apps: queues, receipts, expiry, comparison of
 //     each message read back with its record
+//   - peercheck: judges the processes for which operators' programs ask, and records refusals
 //   - registry: apps: registrations, tokens, processes, capabilities, hook subscriptions, events
 //     that wait for an answer, resumption, heartbeats
 //   - sessions: shows apps their sessions

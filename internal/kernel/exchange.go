@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
-	"github.com/openclawos/ocipd/internal/kernel/exchange"
+	"github.com/openclawos/ocipd/internal/kernel/exchangestate"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/store"
 )
@@ -72,7 +72,7 @@ func (k *ruleset) openLocked(ctx context.Context, m *outgoing, now time.Time) (o
 	}
 	var err error
 	if e.ID == "" {
-		e.ID, err = k.state.FreeIDLocked(ctx, k.newID, exchange.PairOf(&e), e.Agent, e.ConversationID)
+		e.ID, err = k.state.FreeIDLocked(ctx, k.newID, exchangestate.PairOf(&e), e.Agent, e.ConversationID)
 	}
 	return e, err
 }

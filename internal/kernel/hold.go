@@ -14,7 +14,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/approval"
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/kernel/exchange"
+	"github.com/openclawos/ocipd/internal/kernel/exchangestate"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/ocip/opinion"
 	"github.com/openclawos/ocipd/internal/store"
@@ -227,7 +227,7 @@ func extracts(m *outgoing, v *ocip.Verdict) (list []api.Extract) {
 func (s *heldMessage) Shown() approval.View {
 	r := s.r
 	return approval.View{
-		Asked: []string{r.SessionKey, r.Content, s.kept.Metadata}, Effect: string(approval.Timeless(r.Sending, "ocipChain", exchange.LogHeadName)),
+		Asked: []string{r.SessionKey, r.Content, s.kept.Metadata}, Effect: string(approval.Timeless(r.Sending, "ocipChain", exchangestate.LogHeadName)),
 		Members: []approval.Member{
 			{Name: "counterparty", Text: r.Counterparty}, {Name: "counterpartyKind", Text: string(r.CounterpartyKind)},
 			{Name: "counterpartyUserId", Text: r.CounterpartyUserID}, {Name: "counterpartyTenantId", Text: r.CounterpartyTenantID}, {Name: "target", Text: r.Target},

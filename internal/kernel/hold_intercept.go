@@ -9,7 +9,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/approval"
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/kernel/hints"
+	"github.com/openclawos/ocipd/internal/kernel/exchangehints"
 	"github.com/openclawos/ocipd/internal/kernel/hooks"
 	"github.com/openclawos/ocipd/internal/kernel/registry"
 	"github.com/openclawos/ocipd/internal/ocip"
@@ -87,7 +87,7 @@ func (s *heldMessage) notReleased(d *approval.Decision, v *ocip.Verdict) error {
 func (s *heldMessage) changedBy(left *registry.Interception) (*outgoing, *ocip.Verdict) {
 	next := *s.m
 	var err error
-	if next.hints, err = hints.Parse(s.m.metadata["exchange"]); err != nil {
+	if next.hints, err = exchangehints.Parse(s.m.metadata["exchange"]); err != nil {
 		return nil, &ocip.Verdict{Reason: err.Error()}
 	}
 	next.content, next.metadata, next.changedBy = left.Message.Content, left.Message.Metadata, append(slices.Clip(s.m.changedBy), left.ChangedBy...)

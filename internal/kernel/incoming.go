@@ -6,7 +6,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/audit/gate"
-	"github.com/openclawos/ocipd/internal/kernel/exchange"
+	"github.com/openclawos/ocipd/internal/kernel/exchangestate"
 	"github.com/openclawos/ocipd/internal/kernel/outbox"
 	"github.com/openclawos/ocipd/internal/kernel/registry"
 	"github.com/openclawos/ocipd/internal/ocip"
@@ -105,7 +105,7 @@ func (in *incoming) describe(r *audit.Record) {
 // annotate describes an annotated message in its record. Confirmed is set if the sender's identity is
 // more than its own claim.
 func (in *incoming) annotate(r *audit.Record, confirmed bool) {
-	exchange.PeerLogHead(in.metadata, r)
+	exchangestate.PeerLogHead(in.metadata, r)
 	in.describe(r)
 	if !confirmed {
 		r.Details["unconfirmed"] = true

@@ -5,7 +5,7 @@ import (
 	"maps"
 
 	"github.com/openclawos/ocipd/internal/api"
-	"github.com/openclawos/ocipd/internal/kernel/hints"
+	"github.com/openclawos/ocipd/internal/kernel/exchangehints"
 	"github.com/openclawos/ocipd/internal/kernel/registry"
 	"github.com/openclawos/ocipd/internal/ocip"
 )
@@ -85,7 +85,7 @@ func (k *ruleset) passInterceptors(ctx context.Context, m *outgoing) error {
 // changedHints applies the interceptors' changes to the caller's hints. They may only tighten them.
 func (k *ruleset) changedHints(m *outgoing) *ocip.Verdict {
 	by := m.changedBy[len(m.changedBy)-1]
-	left, err := hints.Parse(m.metadata["exchange"])
+	left, err := exchangehints.Parse(m.metadata["exchange"])
 	wrong := "left metadata.exchange in a form that cannot be read"
 	if err == nil {
 		wrong = m.hints.After(left, k.cfg.DefaultLevel)

@@ -19,15 +19,15 @@ import (
 	"github.com/openclawos/ocipd/internal/base/metrics"
 	"github.com/openclawos/ocipd/internal/base/peer"
 	"github.com/openclawos/ocipd/internal/kernel/attachments"
-	"github.com/openclawos/ocipd/internal/kernel/behalf"
 	"github.com/openclawos/ocipd/internal/kernel/contacts"
-	"github.com/openclawos/ocipd/internal/kernel/exchange"
+	"github.com/openclawos/ocipd/internal/kernel/exchangehints"
 	"github.com/openclawos/ocipd/internal/kernel/exchanges"
-	"github.com/openclawos/ocipd/internal/kernel/hints"
+	"github.com/openclawos/ocipd/internal/kernel/exchangestate"
 	"github.com/openclawos/ocipd/internal/kernel/hooks"
 	"github.com/openclawos/ocipd/internal/kernel/inbox"
 	"github.com/openclawos/ocipd/internal/kernel/logquery"
 	"github.com/openclawos/ocipd/internal/kernel/outbox"
+	"github.com/openclawos/ocipd/internal/kernel/peercheck"
 	"github.com/openclawos/ocipd/internal/kernel/registry"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/ocip/directory"
@@ -127,7 +127,7 @@ type base struct {
 	// inForce is the ruleset for calls that begin now.
 	inForce atomic.Pointer[ruleset]
 	// state is the state between any two ends.
-	state    *exchange.State
+	state    *exchangestate.State
 	requests *approval.Requests
 	releases *releases.Releases
 	grants   *grants.Grants
@@ -138,7 +138,7 @@ type base struct {
 	exchanges *exchanges.Exchanges
 	contacts  *contacts.Contacts
 	// logHead caches the log head that messages carry.
-	logHead exchange.LogHead
+	logHead exchangestate.LogHead
 	// apps are the connected apps.
 	apps *registry.Registry
 	// files weighs the attachments of messages.
@@ -165,7 +165,7 @@ type Kernel struct {
 	Exempt hooks.Exemptions
 
 	// Behalf judges the processes for which operators' programs ask.
-	Behalf *behalf.Judge
+	Behalf *peercheck.Judge
 
 	closing context.Context
 	stop    context.CancelFunc
@@ -190,7 +190,7 @@ func New(ctx context.Context, o Options) (*Kernel, error) {
 	}
 	first.terms.Generation = 1
 	k.inForce.Store(first)
-	k.state = exchange.New(o.Store)
+	k.state = exchangestate.New(o.Store)
 	if err := k.state.Sessions.Settle(ctx, first.cfg.Directory.Agents, k.commit); err != nil {
 		return nil, err
 	}
@@ -229,14 +229,14 @@ func New(ctx context.Context, o Options) (*Kernel, error) {
 		return nil, err
 	}
 	k.contacts = contacts.New(contacts.Options{Store: o.Store, State: k.state, Commit: k.commit, NewID: o.NewID})
-	k.inboxes = inbox.New(inbox.Options{Outbox: k.outbox, Contacts: k.contacts, Apps: k.apps, Ours: hints.Own(), Digest: o.Digest, Now: o.Now, NewID: o.NewID, Closing: k.closing.Done()})
+	k.inboxes = inbox.New(inbox.Options{Outbox: k.outbox, Contacts: k.contacts, Apps: k.apps, Ours: exchangehints.Own(), Digest: o.Digest, Now: o.Now, NewID: o.NewID, Closing: k.closing.Done()})
 	k.tasks.Go(k.sweep)
 	return k, nil
 }
 
 // newJudge makes the judge of the processes for which operators' programs ask.
-func newJudge(k *Kernel, o *Options) *behalf.Judge {
-	return behalf.New(behalf.Options{
+func newJudge(k *Kernel, o *Options) *peercheck.Judge {
+	return peercheck.New(peercheck.Options{
 		Look: o.Look, MayOperate: func(line []string) error { return registry.MayOperateFrom(k.apps, line) },
 		Signs: k.Signs, Clicks: func() bool { return k.rules().cfg.Clicks }, Commit: k.commit, Now: o.Now, NewID: o.NewID,
 	})

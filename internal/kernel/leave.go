@@ -14,7 +14,7 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/audit/gate"
 	"github.com/openclawos/ocipd/internal/base/mutant"
-	"github.com/openclawos/ocipd/internal/kernel/hints"
+	"github.com/openclawos/ocipd/internal/kernel/exchangehints"
 	"github.com/openclawos/ocipd/internal/kernel/registry"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/ocip/directory"
@@ -183,7 +183,7 @@ func (k *ruleset) waiting(ctx context.Context, w *gate.Waited) (*outgoing, error
 	if err != nil {
 		return nil, fmt.Errorf("cannot decode the envelope of a message that waits: %w", err)
 	}
-	m.hints = hints.Decided(r.ExchangeID, ocip.ExchangeType(r.ExchangeType), &envelope)
+	m.hints = exchangehints.Decided(r.ExchangeID, ocip.ExchangeType(r.ExchangeType), &envelope)
 	switch m.grant = grants.Named(&r.Record); {
 	case m.grant != "":
 		m.approvalID = "" // a grant's approval: nobody has approved this message
@@ -365,7 +365,7 @@ func (k *ruleset) askAnew(ctx context.Context, w *gate.Waited, anew *gate.Anew, 
 		}
 		return "", why, err
 	}
-	m.metadata, _ = hints.WithoutOwn(m.metadata)
+	m.metadata, _ = exchangehints.WithoutOwn(m.metadata)
 	if m.hints.MessageType == ocip.Human {
 		// The person who approves vouches for another person's text.
 		m.hints.MessageType = ocip.AgentAssisted

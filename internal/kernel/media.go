@@ -6,7 +6,7 @@ import (
 	"errors"
 
 	"github.com/openclawos/ocipd/internal/kernel/attachments"
-	"github.com/openclawos/ocipd/internal/kernel/hints"
+	"github.com/openclawos/ocipd/internal/kernel/exchangehints"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/ocip/media"
 )
@@ -28,7 +28,7 @@ func (k *ruleset) lookAt(ctx context.Context, m *outgoing, line string) (*ocip.V
 	found, err := k.files.Look(ctx, &attachments.Message{
 		Tenant: m.sender.TenantID, Agent: line,
 		Content: m.content.Inspect(), Metadata: m.metadata, Folders: m.sender.Media, Rendering: m.recipient.Rendering,
-		Known: func(member string) bool { return hints.IsOwn(member) || m.recipient.IsAddress(member) },
+		Known: func(member string) bool { return exchangehints.IsOwn(member) || m.recipient.IsAddress(member) },
 	}, k.cfg.Rules)
 	m.passages, m.media, m.files, m.extracts = found.Passages, found.Items, found.Files, found.Extracts
 	if refused, ok := errors.AsType[*media.Refused](err); ok {

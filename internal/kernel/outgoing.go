@@ -9,9 +9,9 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/audit/gate"
-	"github.com/openclawos/ocipd/internal/kernel/exchange"
+	"github.com/openclawos/ocipd/internal/kernel/exchangehints"
 	"github.com/openclawos/ocipd/internal/kernel/exchanges"
-	"github.com/openclawos/ocipd/internal/kernel/hints"
+	"github.com/openclawos/ocipd/internal/kernel/exchangestate"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/ocip/directory"
 	"github.com/openclawos/ocipd/internal/store"
@@ -23,7 +23,7 @@ type outgoing struct {
 	destination
 	content    gate.Text
 	metadata   api.Object
-	hints      hints.Hints
+	hints      exchangehints.Hints
 	dispatchID string
 	// unlabelled messages are of a runtime that cannot change their text.
 	unlabelled bool
@@ -116,7 +116,7 @@ func (m *outgoing) asSender() ocip.Agent {
 }
 
 // other names the other end of the message for the lock of the two.
-func (m *outgoing) other() string { return exchange.OtherEnd(m.to.InstanceID, m.key) }
+func (m *outgoing) other() string { return exchangestate.OtherEnd(m.to.InstanceID, m.key) }
 
 // reader returns the user id of the person who reads the message, "" if there are several readers.
 func (m *outgoing) reader() string {

@@ -3,7 +3,7 @@ package kernel
 import (
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
-	"github.com/openclawos/ocipd/internal/kernel/hints"
+	"github.com/openclawos/ocipd/internal/kernel/exchangehints"
 	"github.com/openclawos/ocipd/internal/kernel/hooks"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/ocip/directory"
@@ -13,7 +13,7 @@ import (
 // passages lists every string of a message's metadata that would leave with it. Known reports the
 // members that the daemon knows itself: addresses that were part of the decision.
 func passages(metadata api.Object, known func(member string) bool) []ocip.Passage {
-	list, _ := media.Read(metadata, func(member string) bool { return hints.IsOwn(member) || known(member) })
+	list, _ := media.Read(metadata, func(member string) bool { return exchangehints.IsOwn(member) || known(member) })
 	return list
 }
 

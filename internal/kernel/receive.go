@@ -13,8 +13,8 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/audit/gate"
 	"github.com/openclawos/ocipd/internal/base/mutant"
-	"github.com/openclawos/ocipd/internal/kernel/exchange"
-	"github.com/openclawos/ocipd/internal/kernel/hints"
+	"github.com/openclawos/ocipd/internal/kernel/exchangehints"
+	"github.com/openclawos/ocipd/internal/kernel/exchangestate"
 	"github.com/openclawos/ocipd/internal/kernel/hooks"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/ocip/directory"
@@ -90,7 +90,7 @@ func (k inbound) bring(ctx context.Context, in *incoming) (result api.QueueResul
 // trace finds the place that an inbound message came from, and its author as far as the daemon
 // knows them.
 func (k inbound) trace(ctx context.Context, in *incoming) (err error) {
-	in.metadata, in.lookalikes = hints.WithoutLookalikes(in.metadata)
+	in.metadata, in.lookalikes = exchangehints.WithoutLookalikes(in.metadata)
 	in.origin, err = k.directory.Origin(in.key, in.metadata, in.agent)
 	if errors.Is(err, directory.ErrSpelling) || errors.Is(err, directory.ErrAddress) {
 		return api.Invalid([]api.FieldError{{Path: "sessionKey", Message: err.Error()}})
@@ -205,7 +205,7 @@ func (k inbound) takeEnvelope(ctx context.Context, in *incoming, envelope ocip.E
 		}
 		return k.takeMalformed(in, malformed)
 	}
-	h, err := hints.ParseInbound(in.metadata["exchange"], &envelope)
+	h, err := exchangehints.ParseInbound(in.metadata["exchange"], &envelope)
 	if err != nil {
 		return api.QueueResult{}, err
 	}
@@ -230,7 +230,7 @@ func (k inbound) takeEnvelope(ctx context.Context, in *incoming, envelope ocip.E
 		return api.QueueResult{}, err
 	}
 	v.Level = max(v.Level, in.task.level)
-	v.Shared, v.Withheld = hints.ParseTracked(in.metadata["exchange"])
+	v.Shared, v.Withheld = exchangehints.ParseTracked(in.metadata["exchange"])
 	v.Exchange.Track(v.Shared, v.Withheld)
 	listed := from.Kind == ocip.KindAgent
 	from.Kind = ocip.KindAgent
@@ -253,7 +253,7 @@ func (k inbound) takeEnvelope(ctx context.Context, in *incoming, envelope ocip.E
 	}
 	k.state.EnterLocked(change, v.Exchange)
 	k.state.Owed.EnterLocked(change, in.agent.InstanceID, from.InstanceID, a.owed, v.Owed)
-	in.chain, in.speaker, in.answer = v.Chain, envelope.SourceAgent.InstanceID, exchange.Answers(&v.Before)
+	in.chain, in.speaker, in.answer = v.Chain, envelope.SourceAgent.InstanceID, exchangestate.Answers(&v.Before)
 	return k.take(in, change, v.Exchange.ExpiresAt)
 }
 
@@ -443,7 +443,7 @@ func (k inbound) remember(ctx context.Context, in *incoming, change *store.Chang
 	}
 	learns := k.learns(in)
 	if learns && len(in.origin.Brought) > 0 {
-		if err := k.state.Origins.Enter(ctx, change, exchange.OriginKey(k.directory, in.agent, in.key), in.account, in.origin.Brought, now); err != nil {
+		if err := k.state.Origins.Enter(ctx, change, exchangestate.OriginKey(k.directory, in.agent, in.key), in.account, in.origin.Brought, now); err != nil {
 			return nil, err
 		}
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/openclawos/ocipd/internal/api/caller"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/audit/gate"
-	"github.com/openclawos/ocipd/internal/kernel/exchange"
-	"github.com/openclawos/ocipd/internal/kernel/hints"
+	"github.com/openclawos/ocipd/internal/kernel/exchangehints"
+	"github.com/openclawos/ocipd/internal/kernel/exchangestate"
 	"github.com/openclawos/ocipd/internal/kernel/outbox"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/store"
@@ -196,7 +196,7 @@ func (k *ruleset) observeSending(m *outgoing, d *outbox.Delivery, receipt store.
 // stamp puts the envelope and the disclosure on the message. Nothing may
 // change it after this.
 func (k *ruleset) stamp(m *outgoing, v *ocip.Verdict) {
-	metadata, changes := hints.WithoutOwn(m.metadata)
+	metadata, changes := exchangehints.WithoutOwn(m.metadata)
 	m.changedBy = append(m.changedBy, changes...)
 	metadata["ocip"] = v.Annotation
 	metadata["dispatchId"] = api.String(m.dispatchID)
@@ -204,11 +204,11 @@ func (k *ruleset) stamp(m *outgoing, v *ocip.Verdict) {
 		metadata["ocipChain"] = v.Chain.Annotation()
 	}
 	if head := k.logHead.Annotation(k.store.Checkpoint(), k.log); head != nil && m.local == nil {
-		metadata[exchange.LogHeadName] = head
+		metadata[exchangestate.LogHeadName] = head
 	}
 	delete(metadata, "exchange")
 	if v.Exchange.ID != "" {
-		metadata["exchange"] = hints.Outcome(v)
+		metadata["exchange"] = exchangehints.Outcome(v)
 	}
 	if v.Envelope.MessageType != ocip.Human {
 		metadata["aiDisclosure"] = api.String(m.sender.Label())

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/openclawos/ocipd/internal/api"
-	"github.com/openclawos/ocipd/internal/kernel/hints"
+	"github.com/openclawos/ocipd/internal/kernel/exchangehints"
 	"github.com/openclawos/ocipd/internal/kernel/registry"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/ocip/directory"
@@ -61,7 +61,7 @@ func (k *ruleset) speak(ctx context.Context, s speaker, p *api.DispatchParams) (
 		speaker: s, destination: destination{key: p.SessionKey, local: k.directory.LocalAgent(p.SessionKey)},
 		asked: p, content: p.Content, dispatchID: k.member.names(k.newID()), unlabelled: p.InAnnotation,
 	}
-	m.metadata, m.changedBy = hints.WithoutOwn(p.Metadata)
+	m.metadata, m.changedBy = exchangehints.WithoutOwn(p.Metadata)
 	m.account, _ = api.Text(p.Metadata["accountId"])
 	err := k.locate(ctx, m)
 	id, ofAgent := directory.AgentOf(p.SessionKey)

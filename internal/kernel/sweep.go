@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/openclawos/ocipd/internal/kernel/exchange"
+	"github.com/openclawos/ocipd/internal/kernel/exchangestate"
 	"github.com/openclawos/ocipd/internal/store"
 	"go.uber.org/zap"
 )
@@ -36,5 +36,5 @@ func (k *Kernel) sweep() {
 // tidy deletes rows that are older than any window.
 func (k *Kernel) tidy(ctx context.Context) error {
 	now := k.now()
-	return k.store.Tidy(ctx, now, now.Add(-max(exchange.LongestWindow, k.rules().cfg.ChainWindow)-time.Minute))
+	return k.store.Tidy(ctx, now, now.Add(-max(exchangestate.LongestWindow, k.rules().cfg.ChainWindow)-time.Minute))
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/kernel/exchange"
+	"github.com/openclawos/ocipd/internal/kernel/exchangestate"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/store"
 )
@@ -69,14 +69,14 @@ func (k *ruleset) count(ctx context.Context, m *outgoing, st *standing, now time
 		return before
 	}
 	if m.sender.MaxPerHour > 0 {
-		st.spentHour = take(exchange.AgentScope(m.sender.InstanceID), time.Hour)
+		st.spentHour = take(exchangestate.AgentScope(m.sender.InstanceID), time.Hour)
 	}
 	kind := m.to.Kind
 	if m.unconfirmed() {
 		kind = ocip.KindUnknown
 	}
 	if p := k.cfg.Rules.Towards(kind); p.MaxMessages > 0 {
-		st.spent = take(exchange.SessionScope(m.sender.InstanceID, m.recipient.Place()), p.Window)
+		st.spent = take(exchangestate.SessionScope(m.sender.InstanceID, m.recipient.Place()), p.Window)
 	}
 	if err != nil {
 		giveBack()

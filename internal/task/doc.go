@@ -16,14 +16,14 @@
 // effect. Its packages may import each other and those of base, ocip, audit, api, store,
 // config, approval and evidence.
 //
-//   - filenames: finds the files that a command names, for the approval request and again
+//   - commandfiles: finds the files that a command names, for the approval request and again
 //     for the runner
 //   - ledger: the directory of what the runner has run: claims, processes, results
 //   - outputs: the outputs that a spec declares, and which names are theirs
 //   - taskapi: the wire types of tasks: parameters and answers of `task.*` and `runner.*`
 //   - taskclient: a connection that acts by a grant and outlives a daemon: attaches again,
 //     calls once more
-//   - tasks: one call about a task from its caller to the commit: roles, guards, grants,
+//   - taskservice: one call about a task from its caller to the commit: roles, guards, grants,
 //     leases, request keys, approvals of effects
 //   - taskstore: tasks in the database: heads, lists, dependencies, effects, grants of
 //     actors

@@ -443,7 +443,7 @@ func TestCheck(t *testing.T) {
 		{"renamed import", "internal/audit", "", `import s "example.com/layers/internal/store"`, []string{"may not import internal/store"}},
 		{"a package below an allowed folder", "internal/kernel", "", `import "example.com/layers/internal/store/inner"`, nil},
 		{"a neighbour in the folder", "internal/kernel/outbox", "", `import "example.com/layers/internal/kernel/registry"`, nil},
-		{"a package of the same floor", "internal/kernel/outbox", "", `import "example.com/layers/internal/task/tasks"`, []string{"internal/kernel/outbox may not import internal/task/tasks"}},
+		{"a package of the same floor", "internal/kernel/outbox", "", `import "example.com/layers/internal/task/taskservice"`, []string{"internal/kernel/outbox may not import internal/task/taskservice"}},
 		{"a bridge to the database", "internal/bridge/acp", "", `import "example.com/layers/internal/store/db"`, []string{"may not import internal/store/db"}},
 		{"what tests share", "internal/daemon", "", `import "example.com/layers/test/buildtest"`, []string{"may not import test/buildtest"}},
 		{"files that are handed out", "configs/policies", "", `import "example.com/layers/internal/base/text"`, []string{"may not import internal/base/text"}},

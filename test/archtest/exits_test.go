@@ -36,7 +36,7 @@ var exits = map[string][]string{
 	// Who decides by a record reads it from the store, which holds it against its seal.
 	"audit.Parse": {
 		"bench/fault", "cmd/ocipd", "internal/cli/auditcmd", "internal/cli/configcmd", "internal/cli/contactcmd", "internal/cli/exchangecmd", "internal/evidence/casefile", "internal/evidence/configlog", "internal/cli/demo", "internal/evidence/digestkeys", "internal/cli/doctor", "internal/evidence/export", "internal/evidence/index", "internal/bridge/integrate",
-		"internal/evidence/logreader", "internal/cli/logview", "internal/evidence/mirror", "internal/store/rowseal", "internal/cli/taskcmd", "internal/task/tasks", "internal/evidence/verify",
+		"internal/evidence/logreader", "internal/cli/logview", "internal/evidence/mirror", "internal/store/rowseal", "internal/cli/taskcmd", "internal/task/taskservice", "internal/evidence/verify",
 	},
 }
 

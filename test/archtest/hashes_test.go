@@ -43,7 +43,7 @@ var hashes = map[string]string{
 	"internal/fleet/frame":        "the header of a frame, which binds its body to it",
 	"internal/fleet/roster":       "the file of a roster",
 	"internal/task":               "on record: salted digests of requests to start an effect",
-	"internal/task/tasks":         "files of a workspace, keys of requests and tokens. What is on record of files is keyed",
+	"internal/task/taskservice":   "files of a workspace, keys of requests and tokens. What is on record of files is keyed",
 	"internal/evidence/witness":   "the origin of a log",
 	"test/witnesstest":            "the id of a witness's key",
 	"test/passkeytest":            "signatures",
@@ -51,9 +51,9 @@ var hashes = map[string]string{
 
 // digests are the functions that make a plain digest of what they are given.
 var digests = map[string][]string{
-	"task.Digest":     {"internal/bridge/acp", "internal/task/tasks"},
+	"task.Digest":     {"internal/bridge/acp", "internal/task/taskservice"},
 	"approval.Digest": {"internal/kernel"},
-	"approval.Asked":  {"internal/kernel/exchanges", "internal/kernel/hooks", "internal/kernel", "internal/approval/releases", "internal/task/tasks"},
+	"approval.Asked":  {"internal/kernel/exchanges", "internal/kernel/hooks", "internal/kernel", "internal/approval/releases", "internal/task/taskservice"},
 }
 
 // TestHashes holds the module against both lists.

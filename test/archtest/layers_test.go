@@ -121,7 +121,7 @@ var fences = []fence{
 	},
 	{
 		paths:   []string{"net"},
-		folders: []string{"internal/evidence/witness", "test/witnesstest", "test/brokertest", "internal/ipc", "internal/base/peer", "internal/api/client", "internal/daemon", "internal/daemon/metricshttp", "internal/daemon/notify", "internal/evidence/export", "internal/bridge/a2aproxy", "internal/bridge/mcpproxy", "internal/bridge/mcpprobe", "internal/bridge/mcpconnect", "internal/bridge/codexprobe", "internal/bridge/console", "internal/bridge/hook", "internal/bridge/judge", "bench", "bench/soak", "examples/go"},
+		folders: []string{"internal/evidence/witness", "test/witnesstest", "test/brokertest", "internal/ipc", "internal/base/peer", "internal/api/client", "internal/daemon", "internal/daemon/metricshttp", "internal/daemon/notices/notify", "internal/evidence/export", "internal/bridge/a2aproxy", "internal/bridge/mcpproxy", "internal/bridge/mcpprobe", "internal/bridge/mcpconnect", "internal/bridge/codexprobe", "internal/bridge/console", "internal/bridge/hook", "internal/bridge/judge", "bench", "bench/soak", "examples/go"},
 		why:     "sockets stay with the folders that serve and dial them",
 	},
 	{

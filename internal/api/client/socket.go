@@ -10,7 +10,7 @@ import (
 	"os"
 	"syscall"
 
-	"github.com/openclawos/ocipd/internal/base/place"
+	"github.com/openclawos/ocipd/internal/base/fileowner"
 	"golang.org/x/sys/unix"
 )
 
@@ -73,7 +73,7 @@ func vouched(path string, conn *net.UnixConn) error {
 // server can put another socket at a path, nil for none.
 func guarded(path string, server uint32) error {
 	var open error
-	err := place.Walk(path, func(s place.Step) error {
+	err := fileowner.Walk(path, func(s fileowner.Step) error {
 		dir, err := os.Lstat(s.Dir)
 		if err != nil {
 			return err

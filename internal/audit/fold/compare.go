@@ -29,13 +29,14 @@ func (d *Difference) String() string {
 
 // Named returns a row's name for people.
 func (t Table) Named(key []string) string {
-	switch t {
-	case Exchanges:
-		return fmt.Sprintf("%s %s of agent %s", t.def().noun, key[1], key[0])
-	case AppProcesses:
-		return t.def().noun + " " + key[1]
+	noun := t.def().noun
+	if t == Exchanges {
+		return fmt.Sprintf("%s %s of agent %s", noun, key[1], key[0])
 	}
-	return t.def().noun + " " + key[0]
+	if t == AppProcesses {
+		return noun + " " + key[1]
+	}
+	return noun + " " + key[0]
 }
 
 // differ compares a row with the log's statement. Said is the last record about it, 0 if that is

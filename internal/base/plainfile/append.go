@@ -7,7 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/openclawos/ocipd/internal/base/place"
+	"github.com/openclawos/ocipd/internal/base/fileowner"
 	"golang.org/x/sys/unix"
 )
 
@@ -17,7 +17,7 @@ import (
 // meanwhile.
 func Append(path string, mode fs.FileMode) (*os.File, error) {
 	dir, name := filepath.Split(path)
-	dir, err := place.Unlinked(dir)
+	dir, err := fileowner.Unlinked(dir)
 	if err != nil {
 		return nil, err
 	}

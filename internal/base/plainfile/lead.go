@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/openclawos/ocipd/internal/base/place"
+	"github.com/openclawos/ocipd/internal/base/fileowner"
 	"golang.org/x/sys/unix"
 )
 
@@ -22,11 +22,11 @@ var ErrOwn = errors.New("the name means another file in each process")
 //
 // Visit, if it is set, is called with each name on the way. If a name does not exist, the error is
 // [fs.ErrNotExist], and the path is the place at which the name would be made, or "".
-func Lead(folder, name string, visit func(place.Step)) (string, error) {
+func Lead(folder, name string, visit func(fileowner.Step)) (string, error) {
 	if name == "" || !filepath.IsAbs(folder) && !filepath.IsAbs(name) {
 		return "", &fs.PathError{Op: "follow", Path: name, Err: unix.ENOENT}
 	}
-	return place.Follow(folder, name, func(s place.Step) error {
+	return fileowner.Follow(folder, name, func(s fileowner.Step) error {
 		if own(s) {
 			return fmt.Errorf("%s: %w", s.Path, ErrOwn)
 		}
@@ -38,7 +38,7 @@ func Lead(folder, name string, visit func(place.Step)) (string, error) {
 }
 
 // own reports whether a name is in the folder of a process.
-func own(s place.Step) bool {
+func own(s fileowner.Step) bool {
 	name := filepath.Base(s.Path)
 	if name != "self" && name != "thread-self" && strings.Trim(name, "0123456789") != "" {
 		return false

@@ -418,7 +418,7 @@ func (p notifier) notify(ctx context.Context, h *hook, kind string, doc *node) (
 		return outcome, &gatelink.Refusal{Code: "PEER_UNREACHABLE", Reason: reason}
 	}
 	// The address is at or below one that the user named.
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, h.url, bytes.NewReader(doc.write(nil)))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, h.url, bytes.NewReader(doc.write(nil))) //nolint:gosec // see above
 	if err != nil {
 		return unreachable(api.OutcomeNotSent, "the webhook's address cannot be used")
 	}
@@ -426,7 +426,7 @@ func (p notifier) notify(ctx context.Context, h *hook, kind string, doc *node) (
 	r.Header = h.header.Clone()
 	r.Header.Set("Content-Type", kind)
 	r.Header.Set("User-Agent", "ocipd")
-	resp, err := p.webhooks.Do(r)
+	resp, err := p.webhooks.Do(r) //nolint:gosec // see above
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {
 		return unreachable(api.OutcomeNotSent, "the webhook cannot be reached")
 	} else if err != nil {

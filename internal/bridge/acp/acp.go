@@ -27,7 +27,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit/redact"
-	"github.com/openclawos/ocipd/internal/base/place"
+	"github.com/openclawos/ocipd/internal/base/fileowner"
 	"github.com/openclawos/ocipd/internal/task"
 	"github.com/openclawos/ocipd/internal/task/taskapi"
 	"github.com/openclawos/ocipd/internal/task/taskclient"
@@ -252,7 +252,7 @@ func (b *bridge) checkProgram() error {
 		if !filepath.IsAbs(command[0]) {
 			return fmt.Errorf("the agent's program %q is no absolute path", command[0])
 		}
-		open, err := place.Exposed(command[0])
+		open, err := fileowner.Exposed(command[0])
 		if err != nil {
 			return fmt.Errorf("cannot look at the agent's program: %w", err)
 		}

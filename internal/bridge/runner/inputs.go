@@ -13,7 +13,7 @@ import (
 
 	"github.com/openclawos/ocipd/internal/base/plainfile"
 	"github.com/openclawos/ocipd/internal/task"
-	"github.com/openclawos/ocipd/internal/task/filenames"
+	"github.com/openclawos/ocipd/internal/task/commandfiles"
 	"github.com/openclawos/ocipd/internal/task/ledger"
 )
 
@@ -67,7 +67,7 @@ func (o *shimOrder) named() error {
 	approved, names := make(map[task.Named]bool), make(map[string]bool)
 	for _, n := range o.Bound.Named {
 		names[n.Path] = true
-		if approved[filenames.Key(n)] = true; n.Digest == "" {
+		if approved[commandfiles.Key(n)] = true; n.Digest == "" {
 			continue
 		}
 		f, err := o.open(cmp.Or(n.Leads, n.Path))
@@ -85,7 +85,7 @@ func (o *shimOrder) named() error {
 	}
 	now := make(map[task.Named]bool)
 	for _, file := range o.place().Besides(&o.Action, o.Bound.Inputs) {
-		key := filenames.Key(file.Named)
+		key := commandfiles.Key(file.Named)
 		if file.Whole && !approved[key] {
 			if names[key.Path] {
 				return elsewhere(key.Path)
@@ -95,7 +95,7 @@ func (o *shimOrder) named() error {
 		now[key] = file.Whole || key.Leads != ""
 	}
 	for _, n := range o.Bound.Named {
-		if key := filenames.Key(n); (n.Digest != "" || n.Leads != "") && !now[key] {
+		if key := commandfiles.Key(n); (n.Digest != "" || n.Leads != "") && !now[key] {
 			return elsewhere(n.Path)
 		}
 	}
@@ -108,8 +108,8 @@ func elsewhere(name string) error {
 }
 
 // place is where the command runs.
-func (o *shimOrder) place() filenames.Place {
-	return filenames.Place{Workspace: plainfile.Folder(o.Workspace, ""), Folder: o.Bound.Folder}
+func (o *shimOrder) place() commandfiles.Place {
+	return commandfiles.Place{Workspace: plainfile.Folder(o.Workspace, ""), Folder: o.Bound.Folder}
 }
 
 // open opens a file. In the workspace, it follows no links.

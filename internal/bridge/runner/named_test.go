@@ -8,13 +8,13 @@ import (
 	"testing"
 
 	"github.com/openclawos/ocipd/internal/task"
-	"github.com/openclawos/ocipd/internal/task/filenames"
+	"github.com/openclawos/ocipd/internal/task/commandfiles"
 )
 
 // asShown makes an order for the files that a command names now, as an approval request shows them.
 func asShown(t *testing.T, o *shimOrder, inputs ...string) {
 	t.Helper()
-	at := filenames.Place{Workspace: o.Bound.Folder, Folder: o.Bound.Folder}
+	at := commandfiles.Place{Workspace: o.Bound.Folder, Folder: o.Bound.Folder}
 	for _, name := range inputs {
 		o.Bound.Inputs = append(o.Bound.Inputs, task.Input{URI: name, Digest: digestOf(t, filepath.Join(o.Bound.Folder, name))})
 	}

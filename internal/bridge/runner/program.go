@@ -12,7 +12,7 @@ import (
 
 	"github.com/openclawos/ocipd/internal/base/plainfile"
 	"github.com/openclawos/ocipd/internal/task"
-	"github.com/openclawos/ocipd/internal/task/filenames"
+	"github.com/openclawos/ocipd/internal/task/commandfiles"
 	"golang.org/x/sys/unix"
 )
 
@@ -33,12 +33,12 @@ type program struct {
 // it which others than root can change. A program that only root
 // can change runs in place. Any other is hashed while it is copied into a sealed memory
 // file, and runs from there, so a later change to the file or its name has no effect.
-func open(p task.Program, at filenames.Place, env map[string]string) (*program, error) {
+func open(p task.Program, at commandfiles.Place, env map[string]string) (*program, error) {
 	f, err := plainfile.Open(p.Path)
 	if err != nil {
 		return nil, fmt.Errorf("the program: %w", err)
 	}
-	if !filenames.Sealed(p.Path) {
+	if !commandfiles.Sealed(p.Path) {
 		sum, err := plainfile.SHA256(f)
 		var begin [2]byte
 		if err == nil {
@@ -123,7 +123,7 @@ func runsFromMemory(f, copied *os.File) error {
 	if os.Geteuid() != 0 {
 		_, err := unix.Fgetxattr(int(f.Fd()), "security.capability", nil)
 		if err == nil || info.Mode()&(os.ModeSetuid|os.ModeSetgid) != 0 {
-			return errors.New(filenames.FromMemory + "it has no rights of its own (setuid, setgid, file capabilities)")
+			return errors.New(commandfiles.FromMemory + "it has no rights of its own (setuid, setgid, file capabilities)")
 		}
 	}
 	begin := make([]byte, len(elf.ELFMAG))
@@ -131,7 +131,7 @@ func runsFromMemory(f, copied *os.File) error {
 		return err
 	}
 	if !bytes.HasPrefix(begin, []byte("#!")) && string(begin) != elf.ELFMAG {
-		return errors.New(filenames.FromMemory + "nothing runs but ELF programs and scripts that name their interpreter (#!)")
+		return errors.New(commandfiles.FromMemory + "nothing runs but ELF programs and scripts that name their interpreter (#!)")
 	}
 	return nil
 }

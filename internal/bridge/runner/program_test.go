@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/openclawos/ocipd/internal/task"
-	"github.com/openclawos/ocipd/internal/task/filenames"
+	"github.com/openclawos/ocipd/internal/task/commandfiles"
 )
 
 // put writes a file into a new folder.
@@ -37,8 +37,8 @@ func shell(t *testing.T) []byte {
 // opened opens a program as a shim does, for a command in the program's folder.
 func opened(t *testing.T, name string, env map[string]string) (*program, error) {
 	t.Helper()
-	all := filenames.Planned(&task.Action{Env: env})
-	at := filenames.Place{Workspace: filepath.Dir(name), Folder: filepath.Dir(name)}
+	all := commandfiles.Planned(&task.Action{Env: env})
+	at := commandfiles.Place{Workspace: filepath.Dir(name), Folder: filepath.Dir(name)}
 	return open(task.Program{Path: name, SHA256: strings.TrimPrefix(digestOf(t, name), "sha256:")}, at, all)
 }
 
@@ -230,7 +230,7 @@ func TestProgramsHaveALimit(t *testing.T) {
 	if err := os.Truncate(name, maxProgram+1); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := open(task.Program{Path: name}, filenames.Place{}, nil); err == nil || !strings.Contains(err.Error(), "has more than") {
+	if _, err := open(task.Program{Path: name}, commandfiles.Place{}, nil); err == nil || !strings.Contains(err.Error(), "has more than") {
 		t.Errorf("got %v", err)
 	}
 }

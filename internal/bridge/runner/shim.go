@@ -22,7 +22,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/base/peer"
 	"github.com/openclawos/ocipd/internal/task"
-	"github.com/openclawos/ocipd/internal/task/filenames"
+	"github.com/openclawos/ocipd/internal/task/commandfiles"
 	"github.com/openclawos/ocipd/internal/task/ledger"
 	"github.com/openclawos/ocipd/internal/task/taskapi"
 	"golang.org/x/sys/unix"
@@ -314,7 +314,7 @@ func folder(name string) (*os.File, error) {
 // environment is the command's environment: the approved variables, the runner's variables
 // that it names, its mark, a PATH, and the user's variables.
 func environment(o *shimOrder, l *ledger.Ledger) map[string]string {
-	env := map[string]string{"PATH": filenames.Path}
+	env := map[string]string{"PATH": commandfiles.Path}
 	maps.Copy(env, o.Env)
 	maps.Copy(env, o.Action.Env)
 	// Set last, so that no other variable replaces the daemon's.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/openclawos/ocipd/internal/bridge/mcpserver"
 	"github.com/openclawos/ocipd/internal/task"
-	"github.com/openclawos/ocipd/internal/task/tasks"
+	"github.com/openclawos/ocipd/internal/task/taskservice"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -154,13 +154,13 @@ func TestWordsAreWhole(t *testing.T) {
 func TestStepsCanBeTaken(t *testing.T) {
 	for _, s := range Steps() {
 		for _, tool := range s.Tools {
-			if !slices.Contains(tasks.ToolsOf(s.Role), tool) {
+			if !slices.Contains(taskservice.ToolsOf(s.Role), tool) {
 				t.Errorf("in %s a %s does not have %s", s.Phase, s.Role, tool)
 			}
 		}
 	}
 	for _, r := range task.ActorRoles() {
-		has := tasks.ToolsOf(r)
+		has := taskservice.ToolsOf(r)
 		i := slices.IndexFunc(Signs(), func(s Sign) bool { return slices.Contains(has, s.Tool) })
 		if i < 0 || Signs()[i].Role != r && r != task.QualityReviewer {
 			t.Errorf("a %s is taken for the role of sign %d", r, i)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/openclawos/ocipd/internal/bridge/mcpserver"
 	"github.com/openclawos/ocipd/internal/task"
-	"github.com/openclawos/ocipd/internal/task/tasks"
+	"github.com/openclawos/ocipd/internal/task/taskservice"
 )
 
 // Step is the work of one phase: the role that does it, and its tools in their order. The
@@ -136,7 +136,7 @@ func (l *language) matrix(tools []mcpserver.Described) string {
 		row := []string{code(t.Name)}
 		for _, r := range task.ActorRoles() {
 			has := ""
-			if slices.Contains(tasks.ToolsOf(r), t.Name) {
+			if slices.Contains(taskservice.ToolsOf(r), t.Name) {
 				has = l.yes
 			}
 			row = append(row, has)
@@ -165,7 +165,7 @@ func (l *language) toolTable(tools []mcpserver.Described) string {
 // transitions are the section of the reference page on phases, in the language.
 func (l *language) transitions() string {
 	if l.meanings == nil {
-		return strings.TrimSuffix(tasks.PhasesPage(), "\n")
+		return strings.TrimSuffix(taskservice.PhasesPage(), "\n")
 	}
 	var rows, guards [][]string
 	known := make(map[task.Guard]bool)

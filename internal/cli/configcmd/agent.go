@@ -10,7 +10,7 @@ import (
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/api/client"
-	"github.com/openclawos/ocipd/internal/base/place"
+	"github.com/openclawos/ocipd/internal/base/fileowner"
 	"github.com/openclawos/ocipd/internal/base/term"
 	"github.com/openclawos/ocipd/internal/bridge/integrate"
 	"github.com/openclawos/ocipd/internal/cli"
@@ -109,7 +109,7 @@ func AddAgent(ctx context.Context, s *cli.Process, cfg *config.Config, a *config
 	fmt.Fprintf(s.Stdout, "wrote agent %s of %s to %s\n", term.Printable(a.ID), term.Printable(a.UserID), term.Printable(cfg.File))
 	var live api.Status
 	err := s.Operate(ctx, "kernel.status", nil, &live)
-	if err == nil && place.Same(live.ConfigFile, cfg.File) {
+	if err == nil && fileowner.Same(live.ConfigFile, cfg.File) {
 		if err = s.Operate(ctx, "policy.reload", nil, nil); err == nil {
 			fmt.Fprintln(s.Stdout, "the running daemon has taken it")
 		}

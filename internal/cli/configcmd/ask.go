@@ -11,7 +11,7 @@ import (
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/api/client"
-	"github.com/openclawos/ocipd/internal/base/place"
+	"github.com/openclawos/ocipd/internal/base/fileowner"
 	"github.com/openclawos/ocipd/internal/base/term"
 	"github.com/openclawos/ocipd/internal/bridge/integrate"
 	"github.com/openclawos/ocipd/internal/cli"
@@ -158,7 +158,7 @@ func (s *command) next(ctx context.Context, in *bufio.Reader, file string, a *an
 	var live api.Status
 	err := s.Operate(ctx, "kernel.status", nil, &live)
 	running := err == nil
-	if running && (live.ConfigFile == "" || place.Same(live.ConfigFile, file)) {
+	if running && (live.ConfigFile == "" || fileowner.Same(live.ConfigFile, file)) {
 		if err = s.Operate(ctx, "policy.reload", nil, nil); err == nil {
 			fmt.Fprintln(s.Stdout, "the running daemon has taken it")
 			if err = s.firstMessage(ctx, in, session, a, asks && len(a.sessions()) > 0); err != nil {
@@ -180,7 +180,7 @@ func (s *command) next(ctx context.Context, in *bufio.Reader, file string, a *an
 		steps = append([][2]string{{"ocipd serve", "the daemon, in a terminal of its own; as a service: ocipd service install"}}, steps...)
 	case !running:
 		steps = append([][2]string{{"ocipd serve --config " + named, "the daemon, in a terminal of its own"}}, steps...)
-	case live.ConfigFile != "" && !place.Same(live.ConfigFile, file):
+	case live.ConfigFile != "" && !fileowner.Same(live.ConfigFile, file):
 		steps = append([][2]string{{"ocipd serve --config " + named, "the running daemon has another file: " + live.ConfigFile}}, steps...)
 	}
 	switch id := cli.Argument(agentID(a.user)); {

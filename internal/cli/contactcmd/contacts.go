@@ -16,7 +16,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/api/client"
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/base/place"
+	"github.com/openclawos/ocipd/internal/base/fileowner"
 	"github.com/openclawos/ocipd/internal/base/term"
 	"github.com/openclawos/ocipd/internal/base/text"
 	"github.com/openclawos/ocipd/internal/cli"
@@ -495,7 +495,7 @@ func (s *command) openContacts(ctx context.Context) (*configfile.Directory, erro
 	case errors.Is(err, client.ErrNotRunning):
 	case err != nil:
 		return nil, err
-	case live.ConfigFile != "" && !place.Same(live.ConfigFile, cfg.File):
+	case live.ConfigFile != "" && !fileowner.Same(live.ConfigFile, cfg.File):
 		return nil, fmt.Errorf("cannot tell whose contacts are meant: the daemon reads %s, and this is %s; name it with --config", live.ConfigFile, cfg.File)
 	}
 	return configfile.OpenDirectory(cfg)

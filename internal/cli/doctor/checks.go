@@ -21,7 +21,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/api/client"
-	"github.com/openclawos/ocipd/internal/base/place"
+	"github.com/openclawos/ocipd/internal/base/fileowner"
 	"github.com/openclawos/ocipd/internal/base/term"
 	"github.com/openclawos/ocipd/internal/bridge/integrate"
 	"github.com/openclawos/ocipd/internal/cli"
@@ -263,7 +263,7 @@ func (d *Examiner) look() {
 func (d *Examiner) compareFiles() {
 	reads, here := d.live.ConfigFile, d.places.config
 	switch {
-	case place.Same(reads, here), reads == "" && d.ConfigFile == "" && !cli.Exists(here):
+	case fileowner.Same(reads, here), reads == "" && d.ConfigFile == "" && !cli.Exists(here):
 	case reads == "":
 		d.other = fmt.Sprintf("the running daemon uses no configuration file; ocipd looked at %s", here)
 	case d.ConfigFile != "":

@@ -12,7 +12,7 @@ import (
 	"syscall"
 
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/base/place"
+	"github.com/openclawos/ocipd/internal/base/fileowner"
 	"github.com/openclawos/ocipd/internal/base/term"
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/config"
@@ -159,7 +159,7 @@ func taskPrograms(c *config.Config, find func(name string) (path string, err err
 func decides(what, key string, paths []string, known ...string) (found []Diagnosis) {
 	for _, path := range paths {
 		// Another check reports a missing file.
-		list, _ := place.Exposed(path)
+		list, _ := fileowner.Exposed(path)
 		for i := range list {
 			e := &list[i]
 			if slices.Contains(known, e.Path) {
@@ -290,7 +290,7 @@ func (d *Examiner) lost() []Diagnosis {
 	if cli.Exists(p.database) {
 		return nil
 	}
-	if d.live != nil && place.Same(cli.Absolute(d.live.Database), p.database) {
+	if d.live != nil && fileowner.Same(cli.Absolute(d.live.Database), p.database) {
 		return []Diagnosis{failed("the database %s is gone under the running daemon", p.database).
 			advise("find out who did it, and do not stop the daemon before: where the file was moved, put it back under its name and restart the daemon, "+
 				"which verifies every record first. Where it was removed, it is gone with the daemon; the mirror %s has its records", p.mirror)}

@@ -17,7 +17,7 @@ import (
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/api/client"
-	"github.com/openclawos/ocipd/internal/base/place"
+	"github.com/openclawos/ocipd/internal/base/fileowner"
 	"github.com/openclawos/ocipd/internal/base/term"
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/cli/service"
@@ -66,7 +66,7 @@ func (d *Examiner) answers() (found []Diagnosis) {
 		found = append(found, failed("nothing is recorded or let through: %s", s.Audit.Fault).
 			advise("find out who did it and put it right before you restart the daemon: a file that was moved goes back under its name, one that was closed gets its mode back; the start verifies every record"))
 	}
-	if !place.Same(cli.Absolute(s.Database), d.places.database) {
+	if !fileowner.Same(cli.Absolute(s.Database), d.places.database) {
 		found = append(found, warned("it keeps its state in %s, and the configuration here says %s", s.Database, d.places.database).
 			advise("compare its configuration (%s) and its environment with yours", cmp.Or(s.ConfigFile, "no file")))
 	}
@@ -270,7 +270,7 @@ func (d *Examiner) policy() (found []Diagnosis) {
 		case p.Refusal != "":
 			found = append(found, failed("the daemon refused the policy at %s and keeps %s: %s", p.RefusedAt.Local().Format(time.DateTime), p.Revision, p.Refusal).
 				advise("correct it, then: ocipd policy reload"))
-		case p.Revision != compiled.Revision() && place.Same(d.live.Database, d.places.database):
+		case p.Revision != compiled.Revision() && fileowner.Same(d.live.Database, d.places.database):
 			found = append(found, warned("the daemon decides by %s, and the files are %s by now", p.Revision, compiled.Revision()).advise("ocipd policy reload"))
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/api/client"
-	"github.com/openclawos/ocipd/internal/base/console"
+	"github.com/openclawos/ocipd/internal/base/panes"
 	"github.com/openclawos/ocipd/internal/base/term"
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/cli/approvalsui"
@@ -24,22 +24,22 @@ import (
 // Home is the screen of the bare command at a terminal: a live view of several other commands.
 func Home(ctx context.Context, p *cli.Process) error {
 	s := &command{p}
-	panes := []console.Pane{
+	list := []panes.Pane{
 		{Title: "overview", Lines: s.overview, Open: s.decide, Opens: "decides"},
 		{Title: "requests", Lines: s.requests, Open: s.decide, Opens: "decides"},
 		{Title: "log", Lines: s.newestRecords, End: true},
 		{Title: "exchanges", Lines: s.newestExchanges},
 		{Title: "status", Lines: s.statusLines},
 	}
-	for i := range panes {
-		panes[i].Lines = s.orBegin(panes[i].Lines)
+	for i := range list {
+		list[i].Lines = s.orBegin(list[i].Lines)
 	}
-	return console.Run(ctx, console.Options{
-		Stdin: s.Stdin, Stdout: s.Stdout, Env: s.Env, Screen: s.Screen(), Every: time.Second, Panes: panes,
+	return panes.Run(ctx, panes.Options{
+		Stdin: s.Stdin, Stdout: s.Stdout, Env: s.Env, Screen: s.Screen(), Every: time.Second, Panes: list,
 	})
 }
 
-// paneLines draws a pane, see [console.Pane].
+// paneLines draws a pane, see [panes.Pane].
 type paneLines = func(ctx context.Context, scr term.Screen, rows int) ([]string, error)
 
 // orBegin also says how to begin if no daemon runs and there is no configuration.

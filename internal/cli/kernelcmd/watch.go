@@ -9,7 +9,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
-	"github.com/openclawos/ocipd/internal/base/console"
+	"github.com/openclawos/ocipd/internal/base/panes"
 	"github.com/openclawos/ocipd/internal/base/term"
 	"github.com/openclawos/ocipd/internal/cli/doctor"
 )
@@ -18,9 +18,9 @@ import (
 // after another.
 func (s *command) watchStatus(ctx context.Context, every time.Duration, asJSON bool) error {
 	if scr := s.Screen(); scr.Terminal && !asJSON {
-		return console.Run(ctx, console.Options{
+		return panes.Run(ctx, panes.Options{
 			Stdin: s.Stdin, Stdout: s.Stdout, Env: s.Env, Screen: scr, Every: every,
-			Panes: []console.Pane{{Title: "status", Lines: func(ctx context.Context, scr term.Screen, _ int) ([]string, error) { return s.statusOf(ctx, scr, true) }}},
+			Panes: []panes.Pane{{Title: "status", Lines: func(ctx context.Context, scr term.Screen, _ int) ([]string, error) { return s.statusOf(ctx, scr, true) }}},
 		})
 	}
 	tick := time.NewTicker(every)

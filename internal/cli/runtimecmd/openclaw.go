@@ -21,7 +21,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/api/client"
 	"github.com/openclawos/ocipd/internal/base/durable"
-	"github.com/openclawos/ocipd/internal/base/place"
+	"github.com/openclawos/ocipd/internal/base/fileowner"
 	"github.com/openclawos/ocipd/internal/base/term"
 	"github.com/openclawos/ocipd/internal/bridge/integrate"
 	"github.com/openclawos/ocipd/internal/cli"
@@ -144,7 +144,7 @@ func (s *command) agentsOf(o *integrate.OpenClaw, live *api.Status, who owner) (
 		return nil, err
 	}
 	file := cli.Absolute(cmp.Or(s.ConfigFile, config.FilePath(s.Getenv)))
-	if live != nil && live.ConfigFile != "" && !place.Same(live.ConfigFile, file) {
+	if live != nil && live.ConfigFile != "" && !fileowner.Same(live.ConfigFile, file) {
 		return nil, fmt.Errorf("the running daemon uses %s, not %s: name its file with --config", live.ConfigFile, file)
 	}
 	var missing []string

@@ -14,8 +14,8 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/api/client"
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/base/console"
 	"github.com/openclawos/ocipd/internal/base/ids"
+	"github.com/openclawos/ocipd/internal/base/panes"
 	"github.com/openclawos/ocipd/internal/base/term"
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/task"
@@ -48,9 +48,9 @@ only the tasks that are ready for that orchestrator.`,
 // watchBoard shows the board repeatedly.
 func (t *command) watchBoard(ctx context.Context, every time.Duration) error {
 	if scr := t.Screen(); scr.Terminal && !t.asJSON {
-		return console.Run(ctx, console.Options{
+		return panes.Run(ctx, panes.Options{
 			Stdin: t.Stdin, Stdout: t.Stdout, Env: t.Env, Screen: scr, Every: every,
-			Panes: []console.Pane{{Title: "tasks", Lines: func(ctx context.Context, scr term.Screen, _ int) ([]string, error) {
+			Panes: []panes.Pane{{Title: "tasks", Lines: func(ctx context.Context, scr term.Screen, _ int) ([]string, error) {
 				list, err := t.boardTasks(ctx)
 				if err != nil {
 					return nil, err

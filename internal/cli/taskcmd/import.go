@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/openclawos/ocipd/internal/base/term"
-	"github.com/openclawos/ocipd/internal/bridge/legacy"
+	"github.com/openclawos/ocipd/internal/bridge/taskimport"
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/task/taskapi"
 	"github.com/spf13/cobra"
@@ -53,16 +53,16 @@ continues where an earlier one ended. Only the operator imports.`,
 
 // importReport is the output of `ocipd task import --json`.
 type importReport struct {
-	Directory string          `json:"directory"`
-	Applied   bool            `json:"applied"`
-	Tasks     []importedTask  `json:"tasks"`
-	Project   *legacy.Project `json:",inline"`
+	Directory string              `json:"directory"`
+	Applied   bool                `json:"applied"`
+	Tasks     []importedTask      `json:"tasks"`
+	Project   *taskimport.Project `json:",inline"`
 }
 
 // importedTask is a task of the project with the new task.
 type importedTask struct {
-	*legacy.Task `json:",inline"`
-	TaskID       string `json:"task_id,omitzero"`
+	*taskimport.Task `json:",inline"`
+	TaskID           string `json:"task_id,omitzero"`
 	// Before is set if an earlier import created it.
 	Before bool `json:"imported_before,omitzero"`
 }
@@ -77,7 +77,7 @@ func (t *command) importProject(ctx context.Context, dir string, apply bool, p *
 		return fmt.Errorf("cannot read the project: %w", err)
 	}
 	defer root.Close()
-	project := legacy.Read(root.FS())
+	project := taskimport.Read(root.FS())
 	r := &importReport{Directory: dir, Tasks: []importedTask{}, Project: project}
 	for _, one := range project.Tasks {
 		r.Tasks = append(r.Tasks, importedTask{Task: one})
@@ -193,7 +193,7 @@ func (t *command) printImport(r *importReport, p *taskapi.ImportParams, apply bo
 	}
 	for _, part := range []struct {
 		title string
-		notes []legacy.Note
+		notes []taskimport.Note
 	}{
 		{"Left out, since it has no place:", r.Project.Dropped},
 		{"To delete, or agents go on as before:", r.Project.Guidance},
@@ -210,7 +210,7 @@ func (t *command) printImport(r *importReport, p *taskapi.ImportParams, apply bo
 	what := imported(r)
 	switch {
 	case len(r.Tasks) == 0 && len(r.Project.Faults) == 0:
-		fmt.Fprintf(t.Stdout, "%s has no tasks of the first version: there is no %s, %s or %s/ID.md\n", term.Printable(r.Directory), legacy.Blackboard, legacy.Issues, legacy.Specs)
+		fmt.Fprintf(t.Stdout, "%s has no tasks of the first version: there is no %s, %s or %s/ID.md\n", term.Printable(r.Directory), taskimport.Blackboard, taskimport.Issues, taskimport.Specs)
 	case len(r.Project.Faults) > 0:
 		fmt.Fprintf(t.Stdout, "\nnothing was changed: %s would be imported once the files are mended\n", what)
 	case !apply:

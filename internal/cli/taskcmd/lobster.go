@@ -11,7 +11,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api/client"
 	"github.com/openclawos/ocipd/internal/base/term"
 	"github.com/openclawos/ocipd/internal/bridge/lobster"
-	"github.com/openclawos/ocipd/internal/bridge/loop"
+	"github.com/openclawos/ocipd/internal/bridge/orchestrator"
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/task"
 	"github.com/openclawos/ocipd/internal/task/taskclient"
@@ -136,7 +136,7 @@ func (w *workflow) run(ctx context.Context, token, id, key string, say func(form
 }
 
 // effect runs the workflow for an effect of a task in a task run.
-func (w *workflow) effect(ctx context.Context, e loop.Work, key string, say func(format string, args ...any)) error {
+func (w *workflow) effect(ctx context.Context, e orchestrator.Work, key string, say func(format string, args ...any)) error {
 	r, err := w.run(ctx, e.Token, e.TaskID, key, say)
 	if err == nil && !r.Done() {
 		err = errors.New(strings.TrimSuffix(r.State+": "+r.Why, ": "))

@@ -6,7 +6,7 @@ import (
 	"os"
 
 	"github.com/openclawos/ocipd/internal/base/term"
-	"github.com/openclawos/ocipd/internal/bridge/prose"
+	"github.com/openclawos/ocipd/internal/bridge/openprose"
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/spf13/cobra"
 )
@@ -20,7 +20,7 @@ func NewProse(p *cli.Process) *cobra.Command {
 
 func newProseCheck(s *cli.Process) *cobra.Command {
 	var asJSON bool
-	var o prose.Options
+	var o openprose.Options
 	c := &cobra.Command{
 		Use: "check FILE...",
 		Example: "  ocipd prose check ocip-protocol.prose.md\n" +
@@ -40,15 +40,15 @@ A retry on an executor is a warning.
 A standalone script declares its tools in a comment: # tools: mcp:ocipd, cli:lobster`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			found, failed := []prose.Finding{}, false
+			found, failed := []openprose.Finding{}, false
 			for _, file := range args {
 				source, err := readProgram(file)
 				if err != nil {
 					return err
 				}
-				for _, f := range prose.Check(file, source, o) {
+				for _, f := range openprose.Check(file, source, o) {
 					found = append(found, f)
-					failed = failed || f.Level == prose.Error
+					failed = failed || f.Level == openprose.Error
 				}
 			}
 			if asJSON {
@@ -78,7 +78,7 @@ func readProgram(file string) ([]byte, error) {
 		return nil, fmt.Errorf("cannot read the program: %w", err)
 	}
 	defer f.Close()
-	source, err := io.ReadAll(io.LimitReader(f, prose.MaxBytes+1))
+	source, err := io.ReadAll(io.LimitReader(f, openprose.MaxBytes+1))
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the program: %w", err)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/openclawos/ocipd/internal/api/client"
 	"github.com/openclawos/ocipd/internal/base/term"
-	"github.com/openclawos/ocipd/internal/bridge/loop"
+	"github.com/openclawos/ocipd/internal/bridge/orchestrator"
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/task"
 	"github.com/openclawos/ocipd/internal/task/taskclient"
@@ -85,11 +85,11 @@ func (r *taskRun) run(ctx context.Context, ids []string) error {
 	}
 	defer daemon.Close()
 	r.titles = make(map[string]string)
-	var results []loop.Result
+	var results []orchestrator.Result
 	if r.ready {
-		results, err = loop.Ready(ctx, o, r.labels, r.jobs)
+		results, err = orchestrator.Ready(ctx, o, r.labels, r.jobs)
 	} else {
-		results = loop.Run(ctx, o, ids, r.jobs)
+		results = orchestrator.Run(ctx, o, ids, r.jobs)
 	}
 	if err != nil {
 		return r.said(err)
@@ -102,7 +102,7 @@ func (r *taskRun) run(ctx context.Context, ids []string) error {
 	return nil
 }
 
-func (r *taskRun) options(ctx context.Context, token string) (*loop.Options, *taskclient.Conn, error) {
+func (r *taskRun) options(ctx context.Context, token string) (*orchestrator.Options, *taskclient.Conn, error) {
 	cfg, err := r.Load(nil)
 	if err != nil {
 		return nil, nil, err
@@ -125,16 +125,16 @@ func (r *taskRun) options(ctx context.Context, token string) (*loop.Options, *ta
 	if err != nil {
 		return nil, nil, errors.Join(r.said(err), daemon.Close())
 	}
-	bridges := &loop.Bridges{Program: program, Args: []string{"--socket", cli.Absolute(socket)}, Env: r.Env, Say: func(w loop.Work, line string) {
-		r.tell(loop.Event{Time: time.Now().UTC(), TaskID: w.TaskID, What: loop.AgentSays, Actor: w.Actor, Text: strings.TrimPrefix(line, w.Actor+": ")})
+	bridges := &orchestrator.Bridges{Program: program, Args: []string{"--socket", cli.Absolute(socket)}, Env: r.Env, Say: func(w orchestrator.Work, line string) {
+		r.tell(orchestrator.Event{Time: time.Now().UTC(), TaskID: w.TaskID, What: orchestrator.AgentSays, Actor: w.Actor, Text: strings.TrimPrefix(line, w.Actor+": ")})
 	}}
 	if r.ConfigFile != "" {
 		bridges.Args = append(bridges.Args, "--config", cli.Absolute(r.ConfigFile))
 	}
 	actors := cfg.Tasks.Run
-	o := &loop.Options{
+	o := &orchestrator.Options{
 		Daemon: daemon, Me: at.Actor, Token: r.givenToken, Bridge: bridges.Run, Every: runEvery, Tell: r.tell, Now: time.Now, NewID: uuid.NewString,
-		Actors: loop.Actors{Executor: actors.Executor, Escalation: actors.Escalation, SpecReviewer: actors.SpecReviewer, QualityReviewer: actors.QualityReviewer, Lobster: actors.Lobster},
+		Actors: orchestrator.Actors{Executor: actors.Executor, Escalation: actors.Escalation, SpecReviewer: actors.SpecReviewer, QualityReviewer: actors.QualityReviewer, Lobster: actors.Lobster},
 	}
 	if r.lobster != "" {
 		w, err := r.workflow(r.lobster, r.lobsterProgram)
@@ -144,9 +144,9 @@ func (r *taskRun) options(ctx context.Context, token string) (*loop.Options, *ta
 		if err != nil {
 			return nil, nil, errors.Join(err, daemon.Close())
 		}
-		o.Effects = func(ctx context.Context, e loop.Work, key string) error {
+		o.Effects = func(ctx context.Context, e orchestrator.Work, key string) error {
 			return w.effect(ctx, e, key, func(format string, args ...any) {
-				r.tell(loop.Event{Time: time.Now().UTC(), TaskID: e.TaskID, What: loop.AgentSays, Actor: e.Actor, Text: fmt.Sprintf(format, args...)})
+				r.tell(orchestrator.Event{Time: time.Now().UTC(), TaskID: e.TaskID, What: orchestrator.AgentSays, Actor: e.Actor, Text: fmt.Sprintf(format, args...)})
 			})
 		}
 	}
@@ -169,7 +169,7 @@ func (r *taskRun) givenToken(actor string) (string, error) {
 }
 
 // tell prints an event, as a line of JSON or for a person.
-func (r *taskRun) tell(e loop.Event) {
+func (r *taskRun) tell(e orchestrator.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if e.Title != "" {
@@ -180,10 +180,10 @@ func (r *taskRun) tell(e loop.Event) {
 		return
 	}
 	text := map[string]string{
-		loop.NewPhase: string(e.Phase), loop.NewAttempt: e.Text + " by " + e.Actor, loop.AgentSays: "  " + e.Actor + ": " + e.Text, loop.Reviewing: e.Actor + " reviews",
-		loop.Waits: "waits for " + e.Text, loop.Asks: "asks: " + e.Text, loop.Runs: "runs " + e.Text, loop.Stopped: "ends in " + string(e.Phase),
+		orchestrator.NewPhase: string(e.Phase), orchestrator.NewAttempt: e.Text + " by " + e.Actor, orchestrator.AgentSays: "  " + e.Actor + ": " + e.Text, orchestrator.Reviewing: e.Actor + " reviews",
+		orchestrator.Waits: "waits for " + e.Text, orchestrator.Asks: "asks: " + e.Text, orchestrator.Runs: "runs " + e.Text, orchestrator.Stopped: "ends in " + string(e.Phase),
 	}[e.What]
-	if e.What == loop.Stopped && e.Text != "" {
+	if e.What == orchestrator.Stopped && e.Text != "" {
 		text += ": " + e.Text
 	}
 	name := r.titles[e.TaskID]

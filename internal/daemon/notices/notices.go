@@ -16,7 +16,7 @@ import (
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/config"
-	"github.com/openclawos/ocipd/internal/daemon/notify"
+	"github.com/openclawos/ocipd/internal/daemon/notices/notify"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"go.uber.org/zap"
 )

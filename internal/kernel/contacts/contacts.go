@@ -11,7 +11,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/api/caller"
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/kernel/exchange"
+	"github.com/openclawos/ocipd/internal/kernel/exchangestate"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/ocip/directory"
 	"github.com/openclawos/ocipd/internal/store"
@@ -20,7 +20,7 @@ import (
 // Options holds the dependencies of Contacts.
 type Options struct {
 	Store *store.Store
-	State *exchange.State
+	State *exchangestate.State
 	// Commit makes a change durable. Callers may be told its error.
 	Commit func(*store.Change) (store.Receipt, error)
 	NewID  func() string
@@ -37,7 +37,7 @@ func New(o Options) *Contacts { return &Contacts{o} }
 func (c *Contacts) List(ctx context.Context, p *api.ContactListParams, d *directory.Directory, who ...*directory.Agent) (api.ContactListResult, error) {
 	f := store.SessionFilter{AgentID: p.Agent, ChannelID: p.Channel}
 	if len(who) > 0 {
-		f.Of = &store.SessionOwners{Agents: exchange.Owners(who...)}
+		f.Of = &store.SessionOwners{Agents: exchangestate.Owners(who...)}
 	}
 	page, total, err := c.o.Store.Sessions(ctx, f, p.PageSize(), p.Offset)
 	if err != nil {
@@ -48,7 +48,7 @@ func (c *Contacts) List(ctx context.Context, p *api.ContactListParams, d *direct
 		s := &page[i]
 		one := api.Contact{SessionKey: s.Key, Agent: s.AgentID, LastActiveAt: s.LastActiveAt.UTC(), MessageCount: s.MessageCount, Kind: string(ocip.KindUnknown)}
 		// The agent may have left the configuration.
-		if self := exchange.Owner(d, s); self != nil {
+		if self := exchangestate.Owner(d, s); self != nil {
 			to, at, err := c.at(ctx, s.Key, self, d)
 			if err != nil {
 				return api.ContactListResult{}, err
@@ -73,7 +73,7 @@ func (c *Contacts) List(ctx context.Context, p *api.ContactListParams, d *direct
 // at returns whom a session reaches now, as one of its agents sees it, and the directory's entry
 // for it. An old session reaches nobody if its key would no longer be accepted.
 func (c *Contacts) at(ctx context.Context, key string, self *directory.Agent, d *directory.Directory) (to ocip.Counterparty, at directory.Recipient, err error) {
-	brought, err := c.o.State.Origins.Of(ctx, exchange.OriginKey(d, self, key))
+	brought, err := c.o.State.Origins.Of(ctx, exchangestate.OriginKey(d, self, key))
 	if err != nil {
 		return to, at, err
 	}
@@ -93,7 +93,7 @@ func (c *Contacts) Forget(ctx context.Context, who api.Peer, p *api.ContactForge
 	if err != nil {
 		return api.ContactForgetResult{}, err
 	}
-	keys := exchange.OriginKeys(d, p.SessionKey)
+	keys := exchangestate.OriginKeys(d, p.SessionKey)
 	var (
 		parts  []store.Part
 		places []string

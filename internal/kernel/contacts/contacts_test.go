@@ -11,7 +11,7 @@ import (
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/kernel/exchange"
+	"github.com/openclawos/ocipd/internal/kernel/exchangestate"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/ocip/directory"
 	"github.com/openclawos/ocipd/internal/store"
@@ -52,7 +52,7 @@ func book(t *testing.T, tenants ...string) (*Contacts, *store.Store, *directory.
 		t.Fatal(err)
 	}
 	n := 0
-	c := New(Options{Store: s, State: exchange.New(s), Commit: s.Commit, NewID: func() string { n++; return fmt.Sprint("id", n) }})
+	c := New(Options{Store: s, State: exchangestate.New(s), Commit: s.Commit, NewID: func() string { n++; return fmt.Sprint("id", n) }})
 	return c, s, d
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/openclawos/ocipd/internal/approval"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/base/mutant"
-	"github.com/openclawos/ocipd/internal/kernel/exchange"
+	"github.com/openclawos/ocipd/internal/kernel/exchangestate"
 	"github.com/openclawos/ocipd/internal/kernel/registry"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/ocip/directory"
@@ -24,7 +24,7 @@ import (
 // Options holds the dependencies of Exchanges.
 type Options struct {
 	Store    *store.Store
-	State    *exchange.State
+	State    *exchangestate.State
 	Requests *approval.Requests
 	Apps     *registry.Registry
 	// Commit makes a change durable. Callers may be told its error.
@@ -177,7 +177,7 @@ func (x *Exchanges) resolve(ctx context.Context, p *api.ExchangeResolveParams, b
 		}
 	}
 	first := sides[0]
-	if slices.ContainsFunc(sides, func(e ocip.Exchange) bool { return exchange.PairOf(&e) != exchange.PairOf(&first) }) {
+	if slices.ContainsFunc(sides, func(e ocip.Exchange) bool { return exchangestate.PairOf(&e) != exchangestate.PairOf(&first) }) {
 		return api.OK{}, api.Errorf(api.Conflict, "several pairs of agents have an exchange %q; name an agent of the one you mean in agent", p.ExchangeID)
 	}
 	return api.OK{OK: true}, x.resolveSides(context.WithoutCancel(ctx), &first, p, by, r)

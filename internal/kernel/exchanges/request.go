@@ -7,7 +7,7 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/approval"
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/kernel/exchange"
+	"github.com/openclawos/ocipd/internal/kernel/exchangestate"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/ocip/directory"
 	"github.com/openclawos/ocipd/internal/store"
@@ -16,7 +16,7 @@ import (
 // Lock takes the lock of a request's two ends, so that decisions between them are made one after
 // the other.
 func (x *Exchanges) Lock(r *approval.Request) (unlock func()) {
-	return x.o.State.Lock(r.Agent, exchange.OtherEnd(r.Counterparty, r.SessionKey))
+	return x.o.State.Lock(r.Agent, exchangestate.OtherEnd(r.Counterparty, r.SessionKey))
 }
 
 // End enters the effect of a decision on the exchange of its request: a person denied or resolved

@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/kernel/exchange"
+	"github.com/openclawos/ocipd/internal/kernel/exchangestate"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/ocip/directory"
 	"github.com/openclawos/ocipd/internal/store"
@@ -49,7 +49,7 @@ func (x *Exchanges) Sweep(ctx context.Context, d *directory.Directory) error {
 func (x *Exchanges) expire(ctx context.Context, found ocip.Exchange, d *directory.Directory) error {
 	unlock := x.o.State.Lock(found.Agent, found.Counterparty)
 	defer unlock()
-	e, err := x.o.State.SideLocked(ctx, exchange.PairOf(&found), found.Agent, found.ID)
+	e, err := x.o.State.SideLocked(ctx, exchangestate.PairOf(&found), found.Agent, found.ID)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
 	}

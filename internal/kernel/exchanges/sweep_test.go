@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/kernel/exchange"
+	"github.com/openclawos/ocipd/internal/kernel/exchangestate"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/ocip/directory"
 	"github.com/openclawos/ocipd/internal/store"
@@ -42,7 +42,7 @@ func TestSweepPassesWhatItCannotEnd(t *testing.T) {
 	broken, fails := errors.New("it cannot be written"), true
 	n := 0
 	x := New(Options{
-		Store: s, State: exchange.New(s), Now: clock, NewID: func() string { n++; return fmt.Sprint("id-", n) },
+		Store: s, State: exchangestate.New(s), Now: clock, NewID: func() string { n++; return fmt.Sprint("id-", n) },
 		Commit: func(c *store.Change) (store.Receipt, error) {
 			if fails && len(c.Records) > 0 && c.Records[0].ExchangeID == "ex-000" {
 				return store.Receipt{}, broken

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
-	"github.com/openclawos/ocipd/internal/base/ending"
+	"github.com/openclawos/ocipd/internal/base/hangup"
 	"github.com/openclawos/ocipd/internal/ocip/directory"
 )
 
@@ -19,18 +19,18 @@ const exemptFor = time.Minute
 // to the other side at once, so the daemon waits for nobody.
 type Exemptions struct {
 	mu  sync.Mutex
-	all map[*ending.Ending]struct{}
+	all map[*hangup.Ending]struct{}
 }
 
 // enter adds a connection, and reports whether it is new.
-func (x *Exemptions) enter(ctx context.Context, e *ending.Ending) bool {
+func (x *Exemptions) enter(ctx context.Context, e *hangup.Ending) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if _, again := x.all[e]; again {
 		return false
 	}
 	if x.all == nil {
-		x.all = make(map[*ending.Ending]struct{})
+		x.all = make(map[*hangup.Ending]struct{})
 	}
 	x.all[e] = struct{}{}
 	// A connection that is ending must not stay open, since its caller relies on it.
@@ -41,7 +41,7 @@ func (x *Exemptions) enter(ctx context.Context, e *ending.Ending) bool {
 	return true
 }
 
-func (x *Exemptions) leave(e *ending.Ending) {
+func (x *Exemptions) leave(e *hangup.Ending) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	delete(x.all, e)
@@ -75,7 +75,7 @@ type Caller struct {
 // ExemptUntil returns the time until which a caller need not ask about tool calls, unless its
 // connection ends before, or 0 if it must ask.
 func (h *Hooks) ExemptUntil(ctx context.Context, x *Exemptions, c *Caller, rules *Rules) int64 {
-	e := ending.Of(ctx)
+	e := hangup.Of(ctx)
 	if _, _, pid := c.Peer.Credentials(); e == nil || c.Process == 0 || int64(c.Process) != int64(pid) || c.Lasts.IsZero() || !h.exempt(c.Agent, rules) {
 		return 0
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/audit/gate"
 	"github.com/openclawos/ocipd/internal/base/keylock"
-	"github.com/openclawos/ocipd/internal/kernel/exchange"
+	"github.com/openclawos/ocipd/internal/kernel/exchangestate"
 	"github.com/openclawos/ocipd/internal/kernel/registry"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/ocip/directory"
@@ -30,7 +30,7 @@ type Options struct {
 	// InForce are the rules for calls that begin now.
 	InForce func() *Rules
 	Apps    *registry.Registry
-	State   *exchange.State
+	State   *exchangestate.State
 	Store   *store.Store
 	Pauses  *pause.Pauses
 	// Commit makes a change durable. Callers may be told its error.

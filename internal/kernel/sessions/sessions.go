@@ -10,7 +10,7 @@ import (
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/base/mutant"
-	"github.com/openclawos/ocipd/internal/kernel/exchange"
+	"github.com/openclawos/ocipd/internal/kernel/exchangestate"
 	"github.com/openclawos/ocipd/internal/ocip/directory"
 	"github.com/openclawos/ocipd/internal/store"
 )
@@ -27,14 +27,14 @@ type Viewer struct {
 
 // owned are the sessions that the app may see.
 func (v *Viewer) owned() *store.SessionOwners {
-	own := &store.SessionOwners{Channels: v.Channels, Agents: exchange.Owners(v.Directory.SpokenBy(v.App)...)}
+	own := &store.SessionOwners{Channels: v.Channels, Agents: exchangestate.Owners(v.Directory.SpokenBy(v.App)...)}
 	for i := range v.Agents {
 		agent := &v.Agents[i]
 		if v.Directory.Serves(v.App, agent) == nil {
-			own.Served = append(own.Served, exchange.Owners(agent)...)
+			own.Served = append(own.Served, exchangestate.Owners(agent)...)
 		}
 		if mutant.Off("session-owner") {
-			own.Agents = append(own.Agents, exchange.Owners(agent)...)
+			own.Agents = append(own.Agents, exchangestate.Owners(agent)...)
 		}
 	}
 	return own

@@ -1,9 +1,0 @@
-package console
-
-import (
-	"testing"
-
-	"github.com/openclawos/ocipd/test/buildtest"
-)
-
-func TestMain(m *testing.M) { buildtest.Isolated(m).Run() }
