@@ -19,6 +19,7 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/daemon"
+	"github.com/openclawos/ocipd/internal/evidence/checkpoints"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
@@ -57,6 +58,10 @@ func TestLostDatabaseIsNotBegunAnew(t *testing.T) {
 		t.Run(fmt.Sprint(name, ", empty file ", empty), func(t *testing.T) {
 			h := build(t, acme)
 			h.agent("@acme/alice").dispatch("telegram:dave", "Hello", fresh(nil))
+			waitFor(t, "a checkpoint is outside the log", func() bool {
+				notes, err := checkpoints.Read(h.path("state/audit-checkpoints.jsonl"))
+				return err == nil && len(notes) > 0
+			})
 			copied := h.path("copy")
 			copyState(t, h, copied)
 			h.stop()
