@@ -119,7 +119,7 @@ type Daemon struct {
 	reloader *reload.Engine
 
 	sinks *export.Set
-	// seenBy is what each witness has seen of the log. recorded is closed after the record of
+	// seenBy is the newest checkpoint that each witness has seen. recorded is closed after the record of
 	// the start: from then on, the kernel exists, and answers of witnesses can be recorded.
 	seenBy    seenBy
 	recorded  chan struct{}

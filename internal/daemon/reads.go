@@ -72,7 +72,7 @@ func (r *reads) approval(ctx context.Context, who api.Peer, p *api.ApprovalParam
 	return a, nil
 }
 
-// use is what became of an approval of an effect since people gave it.
+// use returns the use of an approval of an effect since people gave it.
 func (r *reads) use(ctx context.Context, a *api.ApprovalSummary) (string, error) {
 	if a.Kind != api.ApprovalOfEffect || a.State != api.ApprovalApproved || a.TaskID == "" {
 		return "", nil

@@ -128,7 +128,7 @@ type Side struct {
 
 func (s Side) String() string { return fmt.Sprintf("%d/%d %s", s.Round, s.MaxRounds, s.Outcome) }
 
-// side is what an agent holds of an exchange. The two sides of one have its
+// side is an agent's record of an exchange. The two sides of one have its
 // conversation in common; each has a name of its own for it, which is the same
 // unless that was taken.
 type side struct {

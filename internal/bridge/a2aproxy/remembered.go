@@ -2,9 +2,8 @@ package a2aproxy
 
 import "slices"
 
-// remembered is a map of what a proxy remembers, each value for a session. It is full with most values: then
-// it forgets the oldest one of the session that has most, so that no session makes the proxy forget what
-// it remembers for another that has fewer.
+// remembered is a map of values, each of a session. When it is full, it forgets the oldest value of the session
+// that has most of them, so that no session makes the proxy forget the values of another that has fewer.
 type remembered[K comparable, V any] struct {
 	most   int
 	values map[K]V

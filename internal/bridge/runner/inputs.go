@@ -107,7 +107,7 @@ func elsewhere(name string) error {
 	return fmt.Errorf("%s is what the command named when it was approved, and by that name it gets another file now: ask for it anew", name)
 }
 
-// place is where the command runs.
+// place is the place in which the command runs.
 func (o *shimOrder) place() commandfiles.Place {
 	return commandfiles.Place{Workspace: plainfile.Folder(o.Workspace, ""), Folder: o.Bound.Folder}
 }

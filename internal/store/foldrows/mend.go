@@ -138,7 +138,7 @@ func (m *mending) debt() error {
 	return m.w.Exec("that nothing is owed", `DELETE FROM main.owed WHERE agent = ? AND lower(hex(seal)) = ?`, db.Text(m.key[0]), db.Text(m.key[1]))
 }
 
-// process makes a missing process again. It operates nothing, whoever it was.
+// process makes the row of a missing process again, so that the process cannot operate the daemon.
 func (m *mending) process() error {
 	const what = "an app's process"
 	if m.says == nil {
