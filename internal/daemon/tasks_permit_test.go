@@ -5,11 +5,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/task"
+	"github.com/openclawos/ocipd/internal/task/taskapi"
 )
 
 // askPermission asks about a tool call without waiting for the answer.
@@ -229,4 +231,60 @@ func TestPermissionsThatWait(t *testing.T) {
 	}
 	// A caller without a part in the task cannot ask about it.
 	h.actor("critic", "").refuse(api.Forbidden, task.NotPermitted, "task.ask_permission", ask)
+}
+
+// A call that waits is its caller's only as long as the caller could make it anew: if the grant is
+// revoked, the call starts no effect and gets no permission.
+func TestWaitingCallsEndWithTheirGrants(t *testing.T) {
+	h := build(t, taskTeam)
+	c := h.crew(m{"idempotency_key": "tell", "side_effect_kind": "notification", "requested_action": "Tell ops", "params": m{}})
+	c.executing()
+	c.toApproval()
+	operator := h.taskOperator()
+	attach := func(params m) (a *taskCaller, revoke m) {
+		granted := operator.must("task.grant", params)
+		a = h.taskDial("run/kernel.sock", params["actor"].(string))
+		a.must("task.attach", m{"token": granted["token"]})
+		delete(params, "actor")
+		params["grant_id"] = granted["grant_id"]
+		return a, params
+	}
+	asked := c.lead.must("task.request_approval", m{"task_id": c.id, "idempotency_key": "tell", "requested_action": "Tell ops", "side_effect_kind": "notification", "requested_by": "lead"})
+	saw := h.shown(asked["approval_id"].(string))
+	operator.must("task.resolve_approval", m{"task_id": c.id, "approval_id": asked["approval_id"], "resolution": "approved", "resolved_by": "me", "digest": saw.Digest})
+	lobster, runs := attach(m{"actor": "gate", "task_id": c.id})
+	checker, uses := attach(m{"actor": "checker"})
+	used := func() int64 {
+		var list taskapi.Grants
+		h.operator("task.grants", m{"task_id": c.id, "actor": "gate"}, &list)
+		return list.Grants[0].LastUsedAt.UnixMilli()
+	}
+	attached := used()
+	waitFor(t, "a later millisecond", func() bool { return time.Now().UnixMilli() > attached })
+	ended := make(chan error, 2)
+	go func() {
+		_, err := lobster.call("task.run_effect", m{"task_id": c.id, "idempotency_key": "tell", "request_digest": asked["request_digest"], "wait_s": 20})
+		ended <- err
+	}()
+	go func() {
+		_, err := checker.call("task.ask_permission", m{"task_id": c.id, "options": []any{}, "tool_call": m{"id": "call", "kind": "execute", "title": "rm -r build", "input": m{}}})
+		ended <- err
+	}()
+	requests := c.waiting(1, 1)
+	waitFor(t, "the call of the lobster is admitted", func() bool { return used() > attached })
+	for _, grant := range []m{runs, uses} {
+		operator.must("task.revoke_grant", grant)
+	}
+	c.says("approve", requests[0])
+	c.move(task.ReadyToResume)
+	for range 2 {
+		if err := <-ended; api.AsError(err).Code != api.Unauthorized {
+			t.Errorf("a call whose grant was revoked is answered with %v", err)
+		}
+	}
+	for _, r := range h.records(audit.Filter{Like: audit.Record{TaskID: c.id}}) {
+		if r.Event == "effect.started" || r.Event == "task_permission" && r.PolicyResult == audit.ResultAllow {
+			t.Errorf("on record is %+v", r)
+		}
+	}
 }

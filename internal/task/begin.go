@@ -38,7 +38,8 @@ func (c KillRun) decide(d *draft) error {
 
 // BeginRun is the runner's word that a process waits for the command of a run. The run may have
 // waited for a runner since its start, so it ends without its command if a person wants it ended,
-// or if it could not be started now.
+// if its actor is not configured as it was, or if the policy, the signers or the number of people do
+// not allow it any more. A pause is for messages and new starts, and does not end it.
 type BeginRun struct {
 	EffectID string
 	Run      int
@@ -75,19 +76,24 @@ func (c BeginRun) decide(d *draft) error {
 
 // mayBegin weighs again what let a run be started, for the actor who started it.
 func (c BeginRun) mayBegin(d *draft, e *Effect, r *Run) error {
-	a := d.t.Approval(r.ApprovalID)
+	a, role := d.t.Approval(r.ApprovalID), r.Role
+	as, _, known := d.w.Known(r.Actor)
+	if role == "" { // a run of an earlier version
+		if role = Operator; known {
+			role = as
+		}
+	}
 	switch {
 	case r.KillAsked:
 		return refuse(PhaseMismatch, "a person wants it ended")
+	case role != Operator && (!known || as != role):
+		return refuse(NotPermitted, "its actor %s is not configured as it was", r.Actor)
 	case !c.Signed:
 		return a.Unsigned(r.Compensation)
 	case d.w.Ask == nil:
 		return nil
 	}
-	q := Question{Action: AskEffect, Effect: e, Compensation: r.Compensation, Actor: r.Actor, ActorAs: Operator}
-	if role, _, known := d.w.Known(r.Actor); known {
-		q.ActorAs = role
-	}
+	q := Question{Action: AskEffect, Effect: e, Compensation: r.Compensation, Actor: r.Actor, ActorAs: role}
 	answer := d.w.Ask(q)
 	if d.out.Policy = &answer; !answer.Allow {
 		return d.policyRefuses(&q, answer.Reason)

@@ -389,7 +389,7 @@ func (d *draft) start(e *Effect, a *Approval, token string, compensation bool) e
 	if pair.Undo != a.Undo || a.Undo > 0 && !compensation {
 		return refuse(IdempotencyConflict, "approval %s lets nothing but run %d be undone", a.ID, max(pair.Undo, a.Undo))
 	}
-	r := Run{Number: len(e.Runs) + 1, Compensation: compensation, State: EffectStarted, ApprovalID: a.ID, Actor: d.who.Name, StartedAt: d.now, TokenHash: token}
+	r := Run{Number: len(e.Runs) + 1, Compensation: compensation, State: EffectStarted, ApprovalID: a.ID, Actor: d.who.Name, Role: d.who.Role, StartedAt: d.now, TokenHash: token}
 	e.Runs = append(e.Runs, r)
 	event := d.event("effect.started").made("effect_id", e.ID).made("run", r.Number).made("approval_id", a.ID).made("request_digest", a.Digest)
 	event.Digests["request"] = request(d.t.ID, &e.Planned, &pair)

@@ -247,15 +247,17 @@ type Effect struct {
 
 // Run is one start of an effect, or of its compensation.
 type Run struct {
-	Number       int            `json:"run"`
-	Compensation bool           `json:"compensation,omitzero"`
-	State        string         `json:"state"`
-	ApprovalID   string         `json:"approval_id"`
-	Actor        string         `json:"actor"`
-	StartedAt    time.Time      `json:"started_at"`
-	EndedAt      time.Time      `json:"ended_at,omitzero"`
-	PID          int            `json:"pid,omitzero"`
-	Receipt      jsontext.Value `json:"receipt,omitzero"`
+	Number       int    `json:"run"`
+	Compensation bool   `json:"compensation,omitzero"`
+	State        string `json:"state"`
+	ApprovalID   string `json:"approval_id"`
+	Actor        string `json:"actor"`
+	// Role is the role in which the actor started the run.
+	Role      Role           `json:"role,omitzero"`
+	StartedAt time.Time      `json:"started_at"`
+	EndedAt   time.Time      `json:"ended_at,omitzero"`
+	PID       int            `json:"pid,omitzero"`
+	Receipt   jsontext.Value `json:"receipt,omitzero"`
 	// TokenHash is the SHA-256 of the run token of an external effect.
 	TokenHash string `json:"token_hash,omitzero"`
 	// KillAsked is set once a person wants the command ended: one that has not begun never does.

@@ -85,6 +85,13 @@ func TestCommandBeginsWhileItsRunMayStart(t *testing.T) {
 				return Answer{Reason: "frozen"}
 			}
 		}},
+		{name: "removed actor", message: "gate is not configured as it was", change: func(d *desk, _ string) {
+			d.w.Known = func(string) (Role, string, bool) { return "", "", false }
+			d.w.Ask = func(Question) Answer { return Answer{Allow: true} }
+		}},
+		{name: "another role", message: "gate is not configured as it was", change: func(d *desk, _ string) {
+			d.w.Known = func(string) (Role, string, bool) { return Orchestrator, "restricted", true }
+		}},
 		{name: "people", message: "2 people have to approve by now", change: func(d *desk, _ string) {
 			d.w.Rules.Approvers = 2
 			d.w.Ask = func(Question) Answer { return Answer{Allow: true} }

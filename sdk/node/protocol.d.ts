@@ -3260,6 +3260,7 @@ export interface TaskRun {
   state: string;
   approval_id: string;
   actor: string;
+  role?: string;
   started_at: string;
   ended_at?: string;
   pid?: number;

@@ -19,11 +19,10 @@ import (
 // for as long as the caller asks.
 func (s *Session) RunEffect(ctx context.Context, p *taskapi.RunEffectParams) (taskapi.EffectRun, error) {
 	t := s.t
-	who := s.as(ctx, p.TaskID)
 	until := t.o.Now().Add(time.Duration(p.WaitS) * time.Second)
 	for {
 		moved, leave := t.moved.watch(p.TaskID)
-		result, wait, err := s.runOnce(ctx, who, p)
+		result, wait, err := s.runOnce(ctx, p)
 		if !wait || !t.o.Now().Before(until) {
 			leave()
 			return result, err
@@ -43,8 +42,12 @@ func (s *Session) RunEffect(ctx context.Context, p *taskapi.RunEffectParams) (ta
 }
 
 // runOnce tries to start, or says how it stands. Wait is set if time may help.
-func (s *Session) runOnce(ctx context.Context, who *task.Actor, p *taskapi.RunEffectParams) (result taskapi.EffectRun, wait bool, err error) {
+func (s *Session) runOnce(ctx context.Context, p *taskapi.RunEffectParams) (result taskapi.EffectRun, wait bool, err error) {
 	t := s.t
+	who, err := s.again(ctx, p.TaskID)
+	if err != nil {
+		return result, false, err
+	}
 	token := newToken("")
 	c := task.RunEffect{EffectID: p.EffectID, Key: p.IdempotencyKey, Digest: p.RequestDigest, Compensation: p.Compensation, TokenHash: hex.EncodeToString(digestOf(token))}
 	var order *RunOrder
@@ -85,16 +88,21 @@ func (s *Session) runOnce(ctx context.Context, who *task.Actor, p *taskapi.RunEf
 		return result, false, nil
 	}
 	// The end comes as another answer: the effect is done then, or says why not.
-	return s.await(ctx, who, p, e.ID, r.Number, result)
+	return s.await(ctx, p, e.ID, r.Number, result)
 }
 
 // await waits for the end of a run that this call has started.
-func (s *Session) await(ctx context.Context, who *task.Actor, p *taskapi.RunEffectParams, effect string, run int, started taskapi.EffectRun) (taskapi.EffectRun, bool, error) {
+func (s *Session) await(ctx context.Context, p *taskapi.RunEffectParams, effect string, run int, started taskapi.EffectRun) (taskapi.EffectRun, bool, error) {
 	t := s.t
 	timer := time.NewTimer(time.Duration(p.WaitS) * time.Second)
 	defer timer.Stop()
 	for {
 		moved, leave := t.moved.watch(p.TaskID)
+		who, err := s.again(ctx, p.TaskID)
+		if err != nil {
+			leave()
+			return started, false, err
+		}
 		out, _, err := t.act(ctx, p.TaskID, who, always(nil), nil)
 		if err != nil {
 			leave()

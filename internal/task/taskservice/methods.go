@@ -413,6 +413,8 @@ func (s *Session) RevokeGrant(ctx context.Context, p *taskapi.RevokeGrantParams)
 	more := func(change *store.Change) error {
 		body, err := json.Marshal(g)
 		change.Add(taskstore.Grant{ID: g.ID, Token: stored.Token, TaskID: g.TaskID, ExpiresAt: g.ExpiresAt, Body: body}.Rows())
+		// Before the task's lock is free again.
+		change.OnDurable(func(store.Receipt) { s.t.grants.Remove(g.ID) })
 		return err
 	}
 	return once(ctx, s, "task.revoke_grant", p, nil, func(keep func(*store.Change, taskapi.Changed) error) (taskapi.Changed, error) {

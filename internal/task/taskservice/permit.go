@@ -91,11 +91,15 @@ func (t *Tasks) permission(ctx context.Context, who *task.Actor, p *taskapi.AskP
 // AskPermission answers task.ask_permission: by the policy, or by a person's word, which is
 // waited for.
 func (s *Session) AskPermission(ctx context.Context, p *taskapi.AskPermissionParams) (taskapi.Permission, error) {
-	t, who, only := s.t, s.as(ctx, p.TaskID), ""
+	t, only := s.t, ""
 	if p.ToolCall.ID == "" {
 		only = t.o.NewID()
 	}
 	for {
+		who, err := s.again(ctx, p.TaskID)
+		if err != nil {
+			return taskapi.Permission{}, err
+		}
 		q, err := t.permission(ctx, who, p, only)
 		if err != nil {
 			return taskapi.Permission{}, err
@@ -121,6 +125,9 @@ func (s *Session) AskPermission(ctx context.Context, p *taskapi.AskPermissionPar
 func (t *Tasks) permit(ctx context.Context, q *permission) (result taskapi.Permission, waits *approval.Request, err error) {
 	defer t.locks.Lock(q.at.ID)()
 	defer t.locks.Lock("permission " + q.asked)()
+	if err := t.holds(ctx, q.who, q.at); err != nil {
+		return result, nil, err
+	}
 	// Waiting requests are looked for first: what is decided meanwhile is said then.
 	if id := t.o.Approvals().Waiting(api.ApprovalOfPermission, q.agent, func() string { return q.asked }); id != "" {
 		if waits, err = t.waiting(ctx, id); err != nil {

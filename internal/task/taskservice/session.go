@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
@@ -90,6 +91,9 @@ type callKey struct{}
 type caller struct {
 	task.Actor
 	peer api.Peer
+	// method and authorized are those that the caller was admitted with.
+	method     string
+	authorized bool
 }
 
 // Admit finds out who calls and refuses whoever may not call the method at all: this
@@ -110,7 +114,19 @@ func (s *Session) Admit(ctx context.Context, method string, authorized bool) (co
 	if g := who.Grant; g != nil && len(g.Tools) > 0 && !slices.Contains(g.Tools, tool(method)) {
 		return ctx, s.t.refused(nil, &who.Actor, nil, &task.Refusal{Code: task.ToolDenied, Message: fmt.Sprintf("this grant does not have the tool %s", tool(method))})
 	}
+	who.method, who.authorized = method, authorized
 	return context.WithValue(ctx, callKey{}, who), nil
+}
+
+// again admits the caller of a call anew, since a grant can end and an actor can change while the call
+// waits.
+func (s *Session) again(ctx context.Context, id string) (*task.Actor, error) {
+	who := ctx.Value(callKey{}).(*caller)
+	ctx, err := s.Admit(ctx, who.method, who.authorized)
+	if err != nil {
+		return nil, err
+	}
+	return s.as(ctx, id), nil
 }
 
 // Named lists the roles of a set.
@@ -353,7 +369,7 @@ func (t *Tasks) grantOf(ctx context.Context, id string) (*task.Grant, error) {
 		return nil, err
 	}
 	now := t.o.Now()
-	if !g.RevokedAt.IsZero() || !now.Before(g.ExpiresAt) {
+	if over(g, nil, now) {
 		return nil, errToken()
 	}
 	use(t.uses, id, now)
@@ -365,11 +381,52 @@ func (t *Tasks) grantOf(ctx context.Context, id string) (*task.Grant, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The executor of an aborted attempt learns of that by its checkpoints.
-	if a := at.Attempt(g.AttemptID); g.Ended(at) && (a == nil || a.Status != task.AttemptAborted || a != at.Last()) {
+	if over(g, at, now) {
 		return nil, errToken()
 	}
 	return g, nil
+}
+
+// over reports whether a grant ended, by itself or with its task, nil for none.
+func over(g *task.Grant, at *task.Task, now time.Time) bool {
+	if !g.RevokedAt.IsZero() || !now.Before(g.ExpiresAt) {
+		return true
+	}
+	if at == nil || !g.Ended(at) {
+		return false
+	}
+	// The executor of an aborted attempt learns of that by its checkpoints.
+	a := at.Attempt(g.AttemptID)
+	return a == nil || a.Status != task.AttemptAborted || a != at.Last()
+}
+
+// holds refuses an actor whose grant ended since the call began. The task is locked, so that a grant of
+// the task does not end between this and the commit.
+func (t *Tasks) holds(ctx context.Context, who *task.Actor, at *task.Task) error {
+	if who.Grant == nil {
+		return nil
+	}
+	g, cached := t.grants.Get(who.Grant.ID)
+	if !cached {
+		stored, err := t.rows.Grant(ctx, who.Grant.ID)
+		if errors.Is(err, store.ErrNotFound) {
+			return errToken()
+		}
+		g = new(task.Grant)
+		if err == nil {
+			err = json.Unmarshal(stored.Body, g)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if g.TaskID != at.ID {
+		at = nil
+	}
+	if over(g, at, t.o.Now()) {
+		return errToken()
+	}
+	return nil
 }
 
 // toolsOf are the tools of a grant: its own, or its role's and its agent's.

@@ -3090,6 +3090,7 @@ class _TaskRun(TypedDict):
 
 class TaskRun(_TaskRun, total=False):
     compensation: bool
+    role: str
     ended_at: str
     pid: int
     receipt: Any
