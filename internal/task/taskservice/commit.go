@@ -31,7 +31,7 @@ func (t *Tasks) act(ctx context.Context, id string, who *task.Actor, build func(
 	if err := at.May(who); err != nil {
 		return nil, store.Receipt{}, t.refused(at, who, nil, err)
 	}
-	if err := t.holds(ctx, who, at); err != nil {
+	if err := holds(ctx, t, who, at); err != nil {
 		return nil, store.Receipt{}, err
 	}
 	command, err := build(at)

@@ -44,7 +44,7 @@ func (s *Session) RunEffect(ctx context.Context, p *taskapi.RunEffectParams) (ta
 // runOnce tries to start, or says how it stands. Wait is set if time may help.
 func (s *Session) runOnce(ctx context.Context, p *taskapi.RunEffectParams) (result taskapi.EffectRun, wait bool, err error) {
 	t := s.t
-	who, err := s.again(ctx, p.TaskID)
+	who, err := again(ctx, s, p.TaskID)
 	if err != nil {
 		return result, false, err
 	}
@@ -98,7 +98,7 @@ func (s *Session) await(ctx context.Context, p *taskapi.RunEffectParams, effect 
 	defer timer.Stop()
 	for {
 		moved, leave := t.moved.watch(p.TaskID)
-		who, err := s.again(ctx, p.TaskID)
+		who, err := again(ctx, s, p.TaskID)
 		if err != nil {
 			leave()
 			return started, false, err

@@ -96,7 +96,7 @@ func (s *Session) AskPermission(ctx context.Context, p *taskapi.AskPermissionPar
 		only = t.o.NewID()
 	}
 	for {
-		who, err := s.again(ctx, p.TaskID)
+		who, err := again(ctx, s, p.TaskID)
 		if err != nil {
 			return taskapi.Permission{}, err
 		}
@@ -125,7 +125,7 @@ func (s *Session) AskPermission(ctx context.Context, p *taskapi.AskPermissionPar
 func (t *Tasks) permit(ctx context.Context, q *permission) (result taskapi.Permission, waits *approval.Request, err error) {
 	defer t.locks.Lock(q.at.ID)()
 	defer t.locks.Lock("permission " + q.asked)()
-	if err := t.holds(ctx, q.who, q.at); err != nil {
+	if err := holds(ctx, t, q.who, q.at); err != nil {
 		return result, nil, err
 	}
 	// Waiting requests are looked for first: what is decided meanwhile is said then.

@@ -120,7 +120,7 @@ func (s *Session) Admit(ctx context.Context, method string, authorized bool) (co
 
 // again admits the caller of a call anew, since a grant can end and an actor can change while the call
 // waits.
-func (s *Session) again(ctx context.Context, id string) (*task.Actor, error) {
+func again(ctx context.Context, s *Session, id string) (*task.Actor, error) {
 	who := ctx.Value(callKey{}).(*caller)
 	ctx, err := s.Admit(ctx, who.method, who.authorized)
 	if err != nil {
@@ -402,7 +402,7 @@ func over(g *task.Grant, at *task.Task, now time.Time) bool {
 
 // holds refuses an actor whose grant ended since the call began. The task is locked, so that a grant of
 // the task does not end between this and the commit.
-func (t *Tasks) holds(ctx context.Context, who *task.Actor, at *task.Task) error {
+func holds(ctx context.Context, t *Tasks, who *task.Actor, at *task.Task) error {
 	if who.Grant == nil {
 		return nil
 	}
