@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -464,6 +465,70 @@ func TestWhoWaitsIsAskedAgain(t *testing.T) {
 			case <-time.After(patience):
 				t.Error("it waits on")
 			}
+		})
+	}
+}
+
+// A grant that is revoked while an interceptor looks at an act permits the act no more, and the act
+// is not on record as allowed.
+func TestActThatWaitsEndsWithItsGrant(t *testing.T) {
+	for name, act := range map[string]struct {
+		hook, method string
+		params       m
+	}{
+		"a message":             {"message_sending", "agent.send", m{"to": "ben", "text": "Hello."}},
+		"a message with a key":  {"message_sending", "agent.send", m{"to": "ben", "text": "Hello.", "request_key": "once"}},
+		"an own delivery":       {"message_sending", "agent.emit", m{"hookName": "message_sending", "data": m{"sessionKey": "agent:ben:main", "content": "Hello."}}},
+		"a message from others": {"message_received", "agent.emit", m{"hookName": "message_received", "data": m{"sessionKey": "mail:pat", "content": "Hello."}}},
+		"a tool call":           {"tool_executing", "agent.emit", shellCall("make")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := build(t, ungoverned+`
+hooks: {answer: 20s, apps: {"@acme/filter": {required: true}}}
+`)
+			hooks := []string{"message_sending", "message_received", "tool_executing"}
+			filter := h.register("@acme/filter", api.Capabilities{Hooks: api.HookDeclaration{Subscribes: hooks, Intercepts: hooks}})
+			filter.must("hook.subscribe", m{"events": hooks}, nil)
+			filter.must("app.ready", nil, nil)
+			granted := h.taskOperator().must("task.grant", m{"agent": "ann"})
+			ann := h.taskDial("run/kernel.sock", "ann")
+			ann.must("task.attach", m{"token": granted["token"]})
+			acts := func(meanwhile func()) error {
+				done := make(chan error, 1)
+				go func() {
+					_, err := ann.call(act.method, act.params)
+					done <- err
+				}()
+				asked := filter.message("hook:" + act.hook)
+				meanwhile()
+				filter.answer(asked.EventID, m{})
+				return <-done
+			}
+			allowed := func() (n int) {
+				for _, r := range h.records(audit.Filter{Like: audit.Record{AgentID: "agent-ann-1", PolicyResult: string(ocip.Allow)}}) {
+					if r.SessionKey != "" || r.Event == act.hook {
+						n++
+					}
+				}
+				return n
+			}
+			if act.params["request_key"] == nil {
+				if err := acts(func() {}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			before := allowed()
+			if before == 0 && act.params["request_key"] == nil {
+				t.Error("the act is not on record")
+			}
+			err := acts(func() { h.taskOperator().must("task.revoke_grant", m{"grant_id": granted["grant_id"]}) })
+			if e, ok := errors.AsType[*api.Error](err); !ok || e.Code != api.Unauthorized {
+				t.Errorf("%v", err)
+			}
+			if n := allowed(); n != before {
+				t.Errorf("%d more acts are on record as allowed", n-before)
+			}
+			h.verify()
 		})
 	}
 }

@@ -18,7 +18,7 @@ import (
 // keptOut reports whether a pause forbids deciding the message. It concerns only messages that the
 // runtime already has: the daemon cannot keep those until the pause ends.
 func (k inbound) keptOut(in *incoming) (reason string, paused bool) {
-	if !in.carried {
+	if in.carried == nil {
 		return "", false
 	}
 	return k.pauses.Reason(directory.ChannelOf(in.key), in.agent.ID)

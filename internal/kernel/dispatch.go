@@ -38,7 +38,7 @@ func (c *Client) dispatch(ctx context.Context, p *api.DispatchParams, agent stri
 			return result, s.forbidden(k.apps, api.Errorf(api.Forbidden, "%s", err), p)
 		}
 		if carried {
-			s.there, s.redeems = func() bool { return api.There(ctx) }, s.app.Redeems()
+			s.still, s.redeems = func() error { return connected(ctx) }, s.app.Redeems()
 		}
 		m, result, err = k.say(ctx, s, p)
 		return result, err
@@ -99,6 +99,9 @@ func (k *ruleset) send(m *outgoing) (api.DispatchResult, error) {
 	// From here on the message is decided, even if its sender disconnects.
 	unlock := k.state.Lock(m.sender.InstanceID, m.other())
 	defer unlock()
+	if err := m.still.check(); err != nil {
+		return api.DispatchResult{}, err
+	}
 	defer k.pauses.Deciding()()
 	if k.inForce.Load() != k {
 		// They were replaced while interceptors were asked.
@@ -122,9 +125,6 @@ func (k *ruleset) send(m *outgoing) (api.DispatchResult, error) {
 }
 
 func (k *ruleset) sendLocked(ctx context.Context, m *outgoing) (api.DispatchResult, error) {
-	if m.there != nil && !m.there() {
-		return api.DispatchResult{}, api.ErrGone
-	}
 	now, change := k.now(), new(store.Change)
 	if result, already, err := k.heldAlready(ctx, m); already || err != nil {
 		return result, err

@@ -86,6 +86,10 @@ func (g *Granted) Send(ctx context.Context, p *api.AgentSendParams) (api.AgentSe
 		}
 		asked = approval.Asked("agent.send", string(text))
 		defer g.kernel.asking.Lock(g.asker() + "\n" + p.RequestKey)()
+		// The call that had the lock may have waited.
+		if err := g.still(ctx); err != nil {
+			return api.AgentSent{}, nil, err
+		}
 		before, err := g.kernel.store.RequestOf(ctx, g.asker(), p.RequestKey, g.kernel.now())
 		switch {
 		case err == nil && before.Asked != asked:
@@ -104,7 +108,7 @@ func (g *Granted) Send(ctx context.Context, p *api.AgentSendParams) (api.AgentSe
 		if err := g.renew(); err != nil {
 			return result, err
 		}
-		m, result, err = g.rules.say(ctx, g.speaker(g.keeps(p.RequestKey, asked)), p.Dispatch())
+		m, result, err = g.rules.say(ctx, g.speaker(ctx, g.keeps(p.RequestKey, asked)), p.Dispatch())
 		return result, err
 	})
 	if err != nil {
@@ -129,9 +133,19 @@ func (g *Granted) keeps(key, asked string) func(*store.Change, *api.DispatchResu
 }
 
 // speaker is the process that speaks for the agent. Keep enters the answer into the change of a
-// message.
-func (g *Granted) speaker(keep func(*store.Change, *api.DispatchResult) error) speaker {
-	return speaker{appID: g.agent.App, sender: g.agent, grantID: g.grant, keep: keep}
+// message. The message is decided even if the process disconnects.
+func (g *Granted) speaker(ctx context.Context, keep func(*store.Change, *api.DispatchResult) error) speaker {
+	return speaker{appID: g.agent.App, sender: g.agent, grantID: g.grant, keep: keep, still: func() error { return g.still(context.WithoutCancel(ctx)) }}
+}
+
+// delivers checks again a process that delivers by itself: its connection, and its grant.
+func (g *Granted) delivers(ctx context.Context) remains {
+	return func() error {
+		if err := connected(ctx); err != nil {
+			return err
+		}
+		return g.still(ctx)
+	}
 }
 
 // renew finds the agent under the rules in force, if they were replaced.

@@ -36,8 +36,9 @@ type incoming struct {
 	speaker           string
 	answer            bool
 	runID, dispatchID string
-	// carried messages are at their runtime already.
-	carried bool
+	// carried is set if the message is at its runtime already. It refuses a runtime that has left or
+	// may not bring messages any more.
+	carried remains
 	// task is the task of the message.
 	task aboutTask
 	// halves counts the unpaired surrogates that the daemon replaced in it. Lookalikes lists the
@@ -138,7 +139,7 @@ func (in *incoming) form() api.Inbound {
 
 // close closes the message for its record: for its runtime, or in a delivery.
 func (in *incoming) close(k *ruleset, record *audit.Record, expires time.Time) (letter gate.Letter, d *outbox.Delivery, err error) {
-	if in.carried {
+	if in.carried != nil {
 		letter, err = k.closed(record, api.EmittedMessage{SessionKey: in.key, Content: in.content, Metadata: in.metadata, DispatchID: in.dispatchID})
 		return letter, nil, err
 	}

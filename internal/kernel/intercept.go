@@ -15,8 +15,8 @@ import (
 // is not shown to them, since the wall stops it anyway.
 func (k inbound) passInbound(ctx context.Context, in *incoming) error {
 	err := k.askInbound(ctx, in)
-	if err == nil && in.carried && !api.There(ctx) {
-		err = api.ErrGone
+	if err == nil {
+		err = in.carried.check()
 	}
 	return err
 }

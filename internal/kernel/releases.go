@@ -17,7 +17,7 @@ func (c *Client) Redeem(ctx context.Context, p *api.RedeemParams) (api.RedeemAns
 	if err != nil {
 		return api.RedeemAnswer{}, err
 	}
-	return redeem(ctx, k, c.App().ID(), p, func(r *approval.Request) error {
+	return redeem(ctx, k, c.App().ID(), p, nil, func(r *approval.Request) error {
 		if _, err := k.sender(c.App().ID(), r.AgentID); err != nil {
 			return err
 		}
@@ -27,10 +27,13 @@ func (c *Client) Redeem(ctx context.Context, p *api.RedeemParams) (api.RedeemAns
 
 // redeem takes the locks in the order of every decision: the two ends of the message, then the
 // pauses. The lock of the release comes after both.
-func redeem(ctx context.Context, k *ruleset, app string, p *api.RedeemParams, may func(*approval.Request) error) (api.RedeemAnswer, error) {
+func redeem(ctx context.Context, k *ruleset, app string, p *api.RedeemParams, still remains, may func(*approval.Request) error) (api.RedeemAnswer, error) {
 	r, unknown := k.decider.Get(ctx, p.ApprovalID)
 	if unknown == nil {
 		defer k.exchanges.Lock(r)()
+	}
+	if err := still.check(); err != nil {
+		return api.RedeemAnswer{}, err
 	}
 	defer k.pauses.Deciding()()
 	answer, err := k.releases.Redeem(ctx, app, p, may)
@@ -136,19 +139,19 @@ func (g *Granted) emit(ctx context.Context, p *api.AgentEmitParams) (api.EmitAns
 	}
 	if hook == api.MessageReceived {
 		k := g.kernel
-		in := &incoming{appID: g.agent.App, agent: g.agent, key: given.SessionKey, content: given.Content, metadata: given.Metadata, runID: k.newID(), dispatchID: k.newID(), carried: true, halves: p.Halves}
+		in := &incoming{appID: g.agent.App, agent: g.agent, key: given.SessionKey, content: given.Content, metadata: given.Metadata, runID: k.newID(), dispatchID: k.newID(), carried: g.delivers(ctx), halves: p.Halves}
 		_, err := inbound{g.rules}.bring(ctx, in)
 		return in.taken(err)
 	}
-	s := g.speaker(g.keeps(p.RequestKey, releases.Emitted))
-	s.carried, s.redeems, s.there = true, true, func() bool { return api.There(ctx) }
+	s := g.speaker(ctx, g.keeps(p.RequestKey, releases.Emitted))
+	s.carried, s.redeems, s.still = true, true, g.delivers(ctx)
 	m, decided, err := g.rules.say(ctx, s, &api.DispatchParams{SessionKey: given.SessionKey, Content: given.Content, Metadata: given.Metadata, Mended: p.Mended})
 	return g.kernel.carried(m, &decided, err)
 }
 
 // emitTool decides about a tool call of the agent's process.
 func (g *Granted) emitTool(ctx context.Context, hook api.Hook, p *api.AgentEmitParams) (api.EmitAnswer, error) {
-	result, err := g.kernel.hooks.Take(ctx, &hooks.Raised{AppID: g.agent.App, Agent: g.agent, Hook: hook, Data: p.Data}, g.rules.hookRules)
+	result, err := g.kernel.hooks.Take(ctx, &hooks.Raised{AppID: g.agent.App, Agent: g.agent, Hook: hook, Data: p.Data, Still: g.delivers(ctx)}, g.rules.hookRules)
 	if err == nil && result.Allowed && hook == api.ToolExecuting {
 		result.ExemptUntil = g.kernel.hooks.ExemptUntil(ctx, &g.kernel.Exempt, &hooks.Caller{
 			Agent: g.agent, Peer: g.peer, Process: p.Process, Lasts: g.lasts,
@@ -160,7 +163,7 @@ func (g *Granted) emitTool(ctx context.Context, hook api.Hook, p *api.AgentEmitP
 
 // Redeem gives the agent an approved message to send, once.
 func (g *Granted) Redeem(ctx context.Context, p *api.RedeemParams) (api.RedeemAnswer, api.AfterReply, error) {
-	result, err := redeem(ctx, g.rules, g.agent.App, p, g.rules.mayLeave)
+	result, err := redeem(ctx, g.rules, g.agent.App, p, g.delivers(ctx), g.rules.mayLeave)
 	return result, nil, err
 }
 

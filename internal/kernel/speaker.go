@@ -25,13 +25,33 @@ type speaker struct {
 	operator api.Peer
 	// check is set if the caller only asks for the decision.
 	check bool
-	// carried messages are delivered by the agent's runtime, not by the daemon. There reports
-	// whether that runtime is still connected, and redeems that it redeems approved messages
-	// by their ids.
+	// carried messages are delivered by the agent's runtime, not by the daemon. Redeems reports
+	// that it redeems approved messages by their ids.
 	carried, redeems bool
-	there            func() bool
+	// still, if set, refuses a speaker that may not speak any more, or has left.
+	still remains
 	// keep, if set, enters the answer into the change, for a request that is repeated.
 	keep func(*store.Change, *api.DispatchResult) error
+}
+
+// remains checks once more, after a call has waited, whether its caller may act: a grant may have
+// been revoked, or a runtime may have left. It may take the lock of a task, which comes before
+// [pause.Pauses.Deciding] and after the lock of a message's two ends.
+type remains func() error
+
+func (r remains) check() error {
+	if r == nil {
+		return nil
+	}
+	return r()
+}
+
+// connected is the check for a caller that delivers by itself.
+func connected(ctx context.Context) error {
+	if !api.There(ctx) {
+		return api.ErrGone
+	}
+	return nil
 }
 
 // forbidden records that the speaker may not send a message, if that is why it is refused, and

@@ -86,6 +86,9 @@ type Raised struct {
 	// Context is the app's account of the hook. Only its session is used.
 	Context api.HookContext
 	Data    api.Object
+	// Still, if set, refuses a process that may not ask for the agent any more. It may take the lock
+	// of a task, which comes before [pause.Pauses.Deciding].
+	Still func() error
 }
 
 // Take handles a hook that is about no message. Without permission the agent must not act, and
@@ -168,6 +171,10 @@ func (h *Hooks) weigh(ctx context.Context, p *Raised, about api.HookContext, rul
 	}
 	if denied, err = h.askAboutTool(ctx, p, about, rules, r); err == nil && denied == nil && p.Agent.Tools != directory.ToolsOff {
 		denied, err = h.judge(ctx, p, rules, r)
+	}
+	if err == nil && p.Still != nil {
+		// Meanwhile somebody may have revoked the grant.
+		err = p.Still()
 	}
 	return denied, err
 }
