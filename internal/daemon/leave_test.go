@@ -369,3 +369,43 @@ func TestWordIsOfTheCallThatWasShown(t *testing.T) {
 	}
 	h.verify()
 }
+
+// A message waits under the identity that its receiver is told. If the agent's user or unit is
+// another one by then, a person is asked, and the receiver is told the new identity.
+func TestWhatWaitsNamesItsSender(t *testing.T) {
+	t.Parallel()
+	const is = "user_id: alice, org_unit: engineering, tenant_id: acme-corp, max"
+	for name, becomes := range map[string]string{
+		"another user": "user_id: anna, org_unit: engineering, tenant_id: acme-corp, max",
+		"another unit": "user_id: alice, org_unit: sales, tenant_id: acme-corp, max",
+	} {
+		for _, session := range []string{"telegram:dave", "agent:bob:main"} {
+			t.Run(name+" "+session, func(t *testing.T) {
+				t.Parallel()
+				h := build(t, acme)
+				alice := h.agent("@acme/alice")
+				held := alice.held(ocip.CommitmentRequiresHuman, session, promise, fresh(nil))
+				h.decides(api.DecideApprove, held.ApprovalID)
+				h.reloaded(strings.Replace(acme, is, becomes, 1))
+				receiver, event := h.receiverOf(session)
+				waitFor(t, "a person is asked", func() bool { return len(h.pending()) == 1 })
+				receiver.must("app.heartbeat", nil, nil)
+				receiver.silent(event)
+				asked := h.pending()[0]
+				if asked.Code != string(ocip.ChangedSince) || !strings.Contains(asked.Reason, "another identity") {
+					t.Errorf("asked is %+v", asked)
+				}
+				if name == "another unit" {
+					return // that needs a policy for messages to other units
+				}
+				h.decides(api.DecideApprove, asked.ApprovalID)
+				got := receiver.message(event)
+				e, err := ocip.ParseEnvelope(got.Metadata["ocip"])
+				if err != nil || e.SourceAgent.UserID != "anna" {
+					t.Errorf("the receiver is told %+v, %v", e.SourceAgent, err)
+				}
+				h.verify()
+			})
+		}
+	}
+}

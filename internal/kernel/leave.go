@@ -87,6 +87,9 @@ func (k *ruleset) stands(ctx context.Context, w *gate.Waited) error {
 	if err != nil {
 		return err
 	}
+	if err := sameSender(m); err != nil {
+		return err
+	}
 	switch {
 	case m.person == ocip.Nobody:
 	case w.Approval == nil:
@@ -106,6 +109,16 @@ func (k *ruleset) stands(ctx context.Context, w *gate.Waited) error {
 		return err
 	}
 	return intercepted(k, w, api.MessageSending)
+}
+
+// sameSender reports whether the agent still has the identity in the envelope, which the receiver gets
+// and people were shown.
+func sameSender(m *outgoing) error {
+	envelope, err := ocip.ParseEnvelope(m.metadata["ocip"])
+	if err == nil && envelope.SourceAgent != m.sender.Identity {
+		err = &gate.Anew{Reason: fmt.Sprintf("agent %s is configured with another identity than the message was let through for", m.sender.ID)}
+	}
+	return err
 }
 
 // intercepted reports whether each interceptor that is required now was asked about a message at
