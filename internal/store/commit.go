@@ -51,6 +51,8 @@ type pending struct {
 	bodies [][]byte
 	// folded holds each record's statements about rows.
 	folded [][]fold.Change
+	// same are the rows that the change writes as they were when it was folded.
+	same []foldingRow
 	// guards are the parts that have a guard, and refused is a guard's refusal.
 	guards  []guarded
 	refused error
@@ -106,7 +108,7 @@ func (s *Store) commitOnce(c *Change, first bool) (Receipt, error) {
 	defer s.forget(p)
 	redacted := first && redactAll(s.redact, c.Records)
 	var err error
-	if p.folded, err = s.foldOf(c); err != nil {
+	if p.folded, p.same, err = s.foldOf(c); err != nil {
 		return Receipt{}, err
 	}
 	if redacted && slices.ContainsFunc(p.folded, func(rows []fold.Change) bool { return len(rows) > 0 }) {

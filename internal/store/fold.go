@@ -58,14 +58,15 @@ func (f *folding) row(t fold.Table, key []string) *foldingRow {
 	return &f.rows[len(f.rows)-1]
 }
 
-// foldOf enters the changes of rows into the records of a change, and returns them for each record.
-func (s *Store) foldOf(c *Change) ([][]fold.Change, error) {
+// foldOf enters the changes of rows into the records of a change, and returns them for each record. Same are
+// the rows that the change writes as they are, so that no record states them.
+func (s *Store) foldOf(c *Change) (_ [][]fold.Change, same []foldingRow, err error) {
 	f := &folding{s: s, changes: slices.Clone(c.stated)}
 	f.rows = f.room[:0]
 	for _, part := range c.Parts {
 		if one, ok := part.(folded); ok {
 			if one.fold(f); f.err != nil {
-				return nil, f.err
+				return nil, nil, f.err
 			}
 		}
 	}
@@ -76,15 +77,17 @@ func (s *Store) foldOf(c *Change) ([][]fold.Change, error) {
 			f.changes = append(f.changes, fold.Change{Table: r.Table, Key: r.key, Add: r.add})
 		} else if one, changed := r.Changed(r.key, r.was, r.now, s.clock()); changed {
 			f.changes = append(f.changes, one)
+		} else {
+			same = append(same, *r)
 		}
 	}
 	if len(c.Records) == 0 {
 		if len(f.changes) > 0 {
-			return nil, ErrUnrecorded
+			return nil, nil, ErrUnrecorded
 		}
-		return nil, nil
+		return nil, same, nil
 	}
-	return fold.Enter(c.Records, f.changes), nil
+	return fold.Enter(c.Records, f.changes), same, nil
 }
 
 // stale refuses a change that was folded over rows which have changed since.
@@ -99,6 +102,12 @@ func (w *writer) stale(p *pending) error {
 			}
 		}
 		return fold.ErrStale
+	}
+	for i := range p.same {
+		r := &p.same[i]
+		if row, _ := w.state.Get(r.Table, r.key); !slices.Equal(row, r.was) {
+			return fold.ErrStale
+		}
 	}
 	return nil
 }

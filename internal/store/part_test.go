@@ -5,12 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/audit/fold"
 	"github.com/openclawos/ocipd/internal/ocip"
+	"github.com/openclawos/ocipd/internal/store/foldrows"
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 )
@@ -146,6 +150,34 @@ func TestAppProcesses(t *testing.T) {
 	commit(t, s, with(EndedProcesses{{"boot-1", "7@70"}, {"boot-1", "9@90"}}, other))
 	if got := stored(); !reflect.DeepEqual(got, []AppProcess{other}) {
 		t.Errorf("after a boot: %+v", got)
+	}
+}
+
+// A row that several changes write at the same time is as the log says it, also if one of them writes it
+// as it was and so does not state it.
+func TestRowsOfOneMomentAreAsStated(t *testing.T) {
+	s := open(t, options(t.TempDir()))
+	t.Cleanup(func() { shut(t, s) })
+	key := []string{"boot-1", "7@70"}
+	for range 100 {
+		var work sync.WaitGroup
+		for i := range 8 {
+			work.Go(func() {
+				process := AppProcess{Boot: key[0], Name: key[1], App: "a", At: someTime.Add(time.Duration(i%2) * time.Millisecond)}
+				if _, err := s.Commit(with(process)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		work.Wait()
+		var row fold.Row
+		err := s.db.Scan(t.Context(), func(conn *sqlite.Conn) (err error) {
+			row, err = foldrows.Find(conn, fold.AppProcesses, key)
+			return err
+		})
+		if says, _ := s.state.Get(fold.AppProcesses, key); err != nil || !slices.Equal(row, says) {
+			t.Fatalf("the row is %q, and the log says %q, %v", row, says, err)
+		}
 	}
 }
 
