@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/go-json-experiment/json"
@@ -76,13 +77,9 @@ func (c BeginRun) decide(d *draft) error {
 
 // mayBegin weighs again what let a run be started, for the actor who started it.
 func (c BeginRun) mayBegin(d *draft, e *Effect, r *Run) error {
-	a, role := d.t.Approval(r.ApprovalID), r.Role
+	a := d.t.Approval(r.ApprovalID)
 	as, _, known := d.w.Known(r.Actor)
-	if role == "" { // a run of an earlier version
-		if role = Operator; known {
-			role = as
-		}
-	}
+	role := cmp.Or(r.Role, as, Operator) // a run of an earlier version has no role
 	switch {
 	case r.KillAsked:
 		return refuse(PhaseMismatch, "a person wants it ended")

@@ -397,7 +397,6 @@ func (s *Session) RevokeGrant(ctx context.Context, p *taskapi.RevokeGrantParams)
 	}
 	defer s.t.o.Revoked()
 	defer s.t.lockGrant(p.GrantID)()
-	defer s.t.grants.Remove(p.GrantID)
 	stored, err := s.t.rows.Grant(ctx, p.GrantID)
 	if errors.Is(err, store.ErrNotFound) || err == nil && stored.TaskID != p.TaskID {
 		return taskapi.Changed{}, api.Errorf(api.NotFound, "there is no grant %s of this task", p.GrantID)

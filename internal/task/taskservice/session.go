@@ -348,18 +348,24 @@ func (t *Tasks) storedGrant(ctx context.Context, id string) (*task.Grant, error)
 		return g, nil
 	}
 	defer t.lockGrant(id)()
-	stored, err := t.rows.Grant(ctx, id)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, errToken()
-	}
-	g := new(task.Grant)
-	if err == nil {
-		err = json.Unmarshal(stored.Body, g)
-	}
+	g, err := readGrant(ctx, t, id)
 	if err == nil {
 		t.grants.Add(id, g)
 	}
 	return g, err
+}
+
+// readGrant reads a grant from the store.
+func readGrant(ctx context.Context, t *Tasks, id string) (*task.Grant, error) {
+	stored, err := t.rows.Grant(ctx, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, errToken()
+	}
+	if err != nil {
+		return nil, err
+	}
+	g := new(task.Grant)
+	return g, json.Unmarshal(stored.Body, g)
 }
 
 // grantOf returns a grant that holds.
@@ -408,15 +414,9 @@ func holds(ctx context.Context, t *Tasks, who *task.Actor, at *task.Task) error 
 	}
 	g, cached := t.grants.Get(who.Grant.ID)
 	if !cached {
-		stored, err := t.rows.Grant(ctx, who.Grant.ID)
-		if errors.Is(err, store.ErrNotFound) {
-			return errToken()
-		}
-		g = new(task.Grant)
-		if err == nil {
-			err = json.Unmarshal(stored.Body, g)
-		}
-		if err != nil {
+		// The lock of the grant comes before the task's, so the grant is not kept in memory here.
+		var err error
+		if g, err = readGrant(ctx, t, who.Grant.ID); err != nil {
 			return err
 		}
 	}
