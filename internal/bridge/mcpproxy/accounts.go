@@ -1,9 +1,12 @@
 package mcpproxy
 
 import (
+	"bytes"
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -92,3 +95,51 @@ func (w *web) known() (accounts []string) {
 	}
 	return accounts
 }
+
+// speaker is a client that has used a server.
+type speaker struct {
+	account string
+	header  http.Header
+}
+
+// again makes a call of the proxy itself, in the session of a client.
+func (w *web) again(line []byte, o *observer, account string) error {
+	w.mu.Lock()
+	i := slices.IndexFunc(w.last, func(c speaker) bool { return c.account == account })
+	if i < 0 {
+		w.mu.Unlock()
+		return errors.New("no client is there")
+	}
+	last := w.last[i].header.Clone()
+	w.mu.Unlock()
+	repeat(w.proxy, last, line, true)
+	o.key.session = last.Get(sessionHeader)
+	last.Set("Accept", "application/json, text/event-stream")
+	ctx, cancel := context.WithTimeout(context.WithValue(w.ctx, sessionKey{}, o.key.session), sendTime)
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, w.target.String(), bytes.NewReader(line))
+	if err != nil {
+		cancel()
+		return err
+	}
+	r.Header = last
+	w.calls.watch(o)
+	w.background.Go(func() {
+		defer cancel()
+		rec := &discard{header: make(http.Header)}
+		w.back.ServeHTTP(rec, r)
+		w.unanswered(o, rec.status, false)
+	})
+	return nil
+}
+
+// discard is a response writer that keeps only the status.
+type discard struct {
+	header http.Header
+	status int
+}
+
+func (d *discard) Header() http.Header { return d.header }
+
+func (d *discard) WriteHeader(status int) { d.status = status }
+
+func (d *discard) Write(b []byte) (int, error) { return len(b), nil }

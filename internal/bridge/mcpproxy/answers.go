@@ -1,7 +1,6 @@
 package mcpproxy
 
 import (
-	"bytes"
 	"fmt"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -9,32 +8,6 @@ import (
 	"github.com/openclawos/ocipd/internal/bridge/gatelink"
 	"github.com/openclawos/ocipd/internal/bridge/toolmap"
 )
-
-// spoil refuses the answers of a session that the proxy has to inspect first. It returns the
-// lines that replace the server's message, and reports whether that message must not pass.
-func (p *proxy) spoil(session string, resumed bool, why string) (lines []byte, spoiled bool) {
-	var all []*observer
-	p.mu.Lock()
-	// A client need not mind of which session a stream is.
-	spoiled = len(p.order)+len(p.deciding) > 0 || resumed && len(p.over)+len(p.observers) > 0
-	for at, o := range p.observers {
-		spoiled = spoiled || o.in != nil
-		if at.session == session && o.in != nil {
-			all = append(all, o)
-			delete(p.observers, at)
-			p.keepLocked(at, nil)
-		}
-	}
-	p.mu.Unlock()
-	for _, o := range all {
-		line := o.spoiled(why)
-		p.mu.Lock()
-		p.keepLocked(o.key, line)
-		p.mu.Unlock()
-		lines = append(lines, line...)
-	}
-	return lines, spoiled
-}
 
 // neverDone are JSON-RPC errors that precede any effect.
 var neverDone = map[string]bool{"-32700": true, "-32600": true, "-32601": true, "-32602": true}
@@ -48,28 +21,28 @@ func (p *proxy) observed(session string, resumed bool, line []byte) (instead fun
 	}
 	if err != nil {
 		// A client that parses it differently could take it for an answer.
-		lines, spoiled := p.spoil(session, resumed, "the server said something that cannot be read: "+err.Error())
+		lines, spoiled := p.calls.spoil(session, resumed, "the server said something that cannot be read: "+err.Error())
 		if len(lines) > 0 {
 			instead = func() []byte { return lines }
 		}
 		return instead, spoiled
 	}
 	if f.method != "" || f.id == nil {
-		note(p, session, &f)
+		p.requests.note(session, &f)
 		return nil, false
 	}
-	remembers(p, session, &f)
+	p.given.remembers(session, &f)
 	at := key{session, f.key()}
-	if p.letBefore(at, line) {
+	if p.calls.letBefore(at, line) {
 		return nil, false
 	}
-	if again, kept := p.insteadOf(at, resumed); kept {
+	if again, kept := p.calls.insteadOf(at, resumed); kept {
 		if again != nil {
 			instead = func() []byte { return again }
 		}
 		return instead, true
 	}
-	open, o := answersOpen(p, at, resumed), p.take(at)
+	open, o := p.requests.answersOpen(at, resumed), p.calls.take(at)
 	if o == nil {
 		return nil, !open
 	}
@@ -83,13 +56,7 @@ func (p *proxy) observed(session string, resumed bool, line []byte) (instead fun
 	if o.in != nil {
 		return func() []byte {
 			said := o.in(&f, line)
-			// The client could ask the server to repeat the answer.
-			p.mu.Lock()
-			p.keepLocked(at, said)
-			if bytes.Equal(said, line) {
-				p.letLocked(at, line)
-			}
-			p.mu.Unlock()
+			p.calls.inspected(at, line, said)
 			return said
 		}, true
 	}
@@ -122,4 +89,35 @@ func outcomeOf(f *frame) (outcome, note string) {
 		return api.OutcomeUnknown, "the tool says that it failed"
 	}
 	return api.OutcomeSent, ""
+}
+
+func malformedLine(why string) []byte {
+	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":%s}}`+"\n", api.String("ocipd: "+why))
+}
+
+// refuse answers a refused call.
+func (p *proxy) refuse(c *toolCall, no *gatelink.Refusal) {
+	p.o.Log.Warn("refused a call", "tool", c.tool, "code", no.Code, "reason", no.Reason)
+	if c.method != "tools/call" {
+		// Only the result of a tool can say that it is an error.
+		c.via.tell(errorLine(c.id, refusedCode, no))
+		return
+	}
+	c.answer(true, fmt.Sprintf("ocipd: refused (%s): %s. Nothing was sent, and the tool was not called. Do not retry it or do it another way; tell your user.", no.Code, no.Reason))
+}
+
+// answer answers a call with a text.
+func (c *toolCall) answer(isError bool, text string) {
+	c.via.tell(resultLine(c, isError, text))
+}
+
+func resultLine(c *toolCall, isError bool, text string) []byte {
+	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":%s}],"isError":%t}}`+"\n", c.id, api.String(text), isError)
+}
+
+// alive tells the client that its call is alive.
+func (c *toolCall) alive(n int) {
+	if c.progress != nil {
+		c.via.news(fmt.Appendf(nil, `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d,"message":"ocipd: a person has to approve this"}}`+"\n", c.progress, n))
+	}
 }

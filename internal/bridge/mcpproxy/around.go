@@ -1,8 +1,6 @@
 package mcpproxy
 
 import (
-	"bytes"
-	"crypto/sha256"
 	"fmt"
 	"slices"
 	"strings"
@@ -229,16 +227,14 @@ func keeps(kept func(jsontext.Value) (jsontext.Value, bool)) form {
 
 func isGiven(p *proxy, session string, v jsontext.Value) (jsontext.Value, bool) {
 	said, ok := toolmap.Text(v)
-	return v, v.Kind() == 'n' || ok && gave(p, session, said)
+	return v, v.Kind() == 'n' || ok && p.given.gave(session, said)
 }
 
 // isOpen is the form of the id of a request that the server has got. It passes as the server has got
 // it: another spelling of the same id could say something.
 func isOpen(p *proxy, session string, v jsontext.Value) (jsontext.Value, bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if o := p.says.open[key{session, keyOf(v)}]; o.n > 0 {
-		return o.id, true
+	if id := p.requests.isOpen(key{session, keyOf(v)}); id != nil {
+		return id, true
 	}
 	return v, isID(v)
 }
@@ -287,39 +283,6 @@ func around(p *proxy, line []byte, f *frame, session string) (pass []byte, known
 	return line, true
 }
 
-// withParams is a message of the client with other params.
-func (f *frame) withParams(params jsontext.Value) []byte {
-	g := *f
-	g.params = span{0, len(params)}
-	return g.anew(params)
-}
-
-// gives notes a text that the server has given its client: a cursor, a state, or the name of something that it has.
-func gives(p *proxy, session, text string) {
-	if text == "" {
-		return
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.says.given == nil {
-		p.says.given = make(map[key]struct{})
-	}
-	put(p.says.given, givenKey(session, text), struct{}{})
-}
-
-// gave reports whether the server has given its client a text in a session.
-func gave(p *proxy, session, text string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	_, ok := p.says.given[givenKey(session, text)]
-	return ok
-}
-
-func givenKey(session, text string) key {
-	sum := sha256.Sum256([]byte(text))
-	return key{session, string(sum[:])}
-}
-
 // foreign reports why a call's state cannot pass: the server has not given it to its client.
 func foreign(p *proxy, c *toolCall) *gatelink.Refusal {
 	list := c.members
@@ -330,24 +293,10 @@ func foreign(p *proxy, c *toolCall) *gatelink.Refusal {
 	if !ok || state.Value.Kind() == 'n' {
 		return nil
 	}
-	if said, ok := toolmap.Text(state.Value); ok && gave(p, c.named.session, said) {
+	if said, ok := toolmap.Text(state.Value); ok && p.given.gave(c.named.session, said) {
 		return nil
 	}
 	return &gatelink.Refusal{Code: "MALFORMED", Reason: fmt.Sprintf("the %s is none that the server has given in this session", stateMember)}
-}
-
-// remembers notes the state in an answer of the server, with which the client goes on with a call.
-func remembers(p *proxy, session string, f *frame) {
-	if f.result.Kind() != '{' || !bytes.Contains(f.result, []byte(stateMember)) {
-		return
-	}
-	list, err := toolmap.Members(f.result, 0)
-	if err != nil {
-		return
-	}
-	state, _ := toolmap.Find(list, stateMember)
-	said, _ := toolmap.Text(state.Value)
-	gives(p, session, said)
 }
 
 // odd is a call's id if it has not the form of one, for the daemon to look at, or nil.

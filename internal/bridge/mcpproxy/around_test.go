@@ -101,7 +101,7 @@ func TestNothingUndecidedAroundACall(t *testing.T) {
 func TestWhatTheServerGavePasses(t *testing.T) {
 	t.Parallel()
 	p := newProxy(t.Context(), withoutDaemon())
-	opens(p, key{"s", "3"}, jsontext.Value("3"))
+	p.requests.opens(key{"s", "3"}, jsontext.Value("3"))
 	p.observed("s", false, []byte(`{"jsonrpc":"2.0","id":3,"result":{"resultType":"input_required","inputRequests":{},"requestState":"`+leak+`"}}`))
 	for session, want := range map[string]bool{"s": true, "other": false} {
 		c := &toolCall{named: key{session: session}, members: argumentsIn(t, `{"requestState":"`+leak+`"}`)}
@@ -110,7 +110,7 @@ func TestWhatTheServerGavePasses(t *testing.T) {
 		}
 	}
 	// A cancellation passes with the id that the server has got, however the client spells it.
-	opens(p, key{"s", "7"}, jsontext.Value("7"))
+	p.requests.opens(key{"s", "7"}, jsontext.Value("7"))
 	for id, want := range map[string]string{"7.0": "7", `"7"`: "7", `" _+7___ "`: "7", `"0000000000000000000000000000000000000000000000000000000000000000000000007"`: "7", "8": "8", "\"" + leak + "\"": ""} {
 		line := []byte(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + id + `}}`)
 		f, err := parse(line)
@@ -144,7 +144,7 @@ func TestTextInOtherRequestsIsUnmapped(t *testing.T) {
 	t.Parallel()
 	p := newProxy(t.Context(), withoutDaemon())
 	for _, listed := range []string{`{"resources":[{"uri":"note://The offer of May and its many long appendices, of all departments"}]}`, `{"resourceTemplates":[{"uriTemplate":"issue://{owner}/{+path}"}]}`, `{"prompts":[{"name":"Daily report"}]}`} {
-		lists(p, "s", &frame{result: []byte(listed)})
+		p.given.lists("s", &frame{result: []byte(listed)})
 	}
 	folder := (&url.URL{Scheme: "file", Path: t.TempDir()}).String()
 	for _, tc := range []struct {

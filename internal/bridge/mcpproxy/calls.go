@@ -141,35 +141,12 @@ func same(a, b jsontext.Value) bool {
 // awaitWord waits until a person has decided about a call. Meanwhile it tells the client
 // that the call is alive.
 func (p *proxy) awaitWord(ctx context.Context, c *toolCall, id string, over <-chan time.Time) error {
-	alive := time.NewTicker(aliveEvery)
-	defer alive.Stop()
-	var asked time.Time
-	for n, ask := 1, true; ; {
-		changed, live := p.o.Link.News()
-		if ask || !live || p.o.Now().Sub(asked) >= askEvery {
-			asked = p.o.Now()
-			var now api.AgentApproval
-			if err := p.o.Link.Call(ctx, "agent.approval", map[string]string{"approval_id": id}, &now); err == nil && now.Status != api.ApprovalPending {
-				return nil
-			}
-		}
-		ask = false
-		select {
-		case <-p.ended.Done():
-			return p.ended.Err()
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-over:
-			return errOver
-		case <-c.via.left():
-			return errOver
-		case <-changed:
-			ask = true
-		case <-alive.C:
-			p.progress(c, n)
-			n++
-		}
-	}
+	n := 0
+	return p.await(ctx, over, c.via.left(), func() { n++; c.alive(n) }, func() bool {
+		var now api.AgentApproval
+		err := p.o.Link.Call(ctx, "agent.approval", map[string]string{"approval_id": id}, &now)
+		return err == nil && now.Status != api.ApprovalPending
+	})
 }
 
 // withdraw withdraws an approval request.
@@ -190,7 +167,7 @@ func (p *proxy) make(c *toolCall, arguments jsontext.Value) {
 	} else if c.more {
 		line = c.anew(line)
 	}
-	opens(p, c.named, c.id)
+	p.requests.opens(c.named, c.id)
 	if err := c.via.send(line); err != nil {
 		p.refuse(c, &gatelink.Refusal{Code: "FAILED", Reason: "the MCP server is gone"})
 	}
@@ -235,23 +212,13 @@ func toolOf(c *toolCall, m *toolmap.Map) (t *toolmap.Tool, err error) {
 	return t, err
 }
 
-// inUse reports whether a call's key is in progress, or its answer is withheld. The caller
-// holds the proxy's lock.
-func inUse(p *proxy, at key) bool {
-	_, deciding := p.deciding[at]
-	_, kept := p.kept[at]
-	return deciding || kept || p.observers[at] != nil
-}
-
 // passesUnasked reports whether neither a call nor its answer needs a decision.
 func passesUnasked(p *proxy, c *toolCall) bool {
 	m := p.mapped.Load()
 	if m == nil || !p.o.Link.Exempted() {
 		return false
 	}
-	p.mu.Lock()
-	used := inUse(p, c.named)
-	p.mu.Unlock()
+	used := p.calls.inUse(c.named)
 	t, err := toolOf(c, m)
 	return !used && (c.whole || m.ReadOf(c.tool) == nil) && t == nil && err == nil
 }

@@ -160,23 +160,23 @@ func TestTheMap(t *testing.T) {
 	post, users, channels := tool("slack_post_message", "channel_id", "text"), tool("slack_get_users", "cursor"), tool("slack_list_channels")
 	for name, tc := range map[string]struct {
 		command string
-		says    says
+		says    *says
 		pages   []string // of its tools, which it is asked for
 		want    string
 	}{
-		"its package":                             {"npx -y @modelcontextprotocol/server-github", says{}, nil, "github"},
-		"its name":                                {"node /x/index.js", says{name: "Slack MCP Server"}, nil, "slack"},
-		"its package, not its name":               {"npx -y @modelcontextprotocol/server-github", says{name: "Slack MCP Server"}, nil, "github"},
-		"its tools":                               {"node /x/index.js", says{name: "mine", tools: slack, whole: true}, nil, "slack"},
-		"too few of its tools":                    {"node /x/index.js", says{tools: map[string][]string{"slack_post_message": {"channel_id", "text"}}, whole: true}, nil, "mcp-index"},
-		"other arguments":                         {"node /x/index.js", says{tools: map[string][]string{"slack_post_message": {"channel_id", "text", "also_to"}, "slack_get_users": nil, "slack_list_channels": nil}, whole: true}, nil, "mcp-index"},
-		"nothing":                                 {"node /x/index.js", says{name: "mine", whole: true}, nil, "mcp-index"},
-		"tools that nobody has asked for":         {"node /x/srv.js", says{name: "my slack"}, []string{page("", post, users, channels)}, "slack"},
-		"tools on three pages":                    {"node /x/srv.js", says{name: "my slack"}, []string{page(`,"nextCursor":"1"`, post), page(`,"nextCursor":"2"`, users), page("", channels)}, "slack"},
-		"tools of which its client asked for one": {"node /x/srv.js", says{name: "my slack", tools: map[string][]string{"slack_get_users": {"cursor"}}}, []string{page(`,"nextCursor":"1"`, users), page("", post, channels)}, "slack"},
-		"its package, not tools":                  {"npx -y @modelcontextprotocol/server-github", says{name: "my slack"}, nil, "github"},
-		"a package, and tools of no map":          {"npx -y @modelcontextprotocol/server-github", says{name: "mine"}, nil, "github"},
-		"no name and no tools":                    {"node /x/srv.js", says{}, []string{page("")}, "mcp-srv"},
+		"its package":                             {"npx -y @modelcontextprotocol/server-github", &says{}, nil, "github"},
+		"its name":                                {"node /x/index.js", &says{name: "Slack MCP Server"}, nil, "slack"},
+		"its package, not its name":               {"npx -y @modelcontextprotocol/server-github", &says{name: "Slack MCP Server"}, nil, "github"},
+		"its tools":                               {"node /x/index.js", &says{name: "mine", tools: slack, whole: true}, nil, "slack"},
+		"too few of its tools":                    {"node /x/index.js", &says{tools: map[string][]string{"slack_post_message": {"channel_id", "text"}}, whole: true}, nil, "mcp-index"},
+		"other arguments":                         {"node /x/index.js", &says{tools: map[string][]string{"slack_post_message": {"channel_id", "text", "also_to"}, "slack_get_users": nil, "slack_list_channels": nil}, whole: true}, nil, "mcp-index"},
+		"nothing":                                 {"node /x/index.js", &says{name: "mine", whole: true}, nil, "mcp-index"},
+		"tools that nobody has asked for":         {"node /x/srv.js", &says{name: "my slack"}, []string{page("", post, users, channels)}, "slack"},
+		"tools on three pages":                    {"node /x/srv.js", &says{name: "my slack"}, []string{page(`,"nextCursor":"1"`, post), page(`,"nextCursor":"2"`, users), page("", channels)}, "slack"},
+		"tools of which its client asked for one": {"node /x/srv.js", &says{name: "my slack", tools: map[string][]string{"slack_get_users": {"cursor"}}}, []string{page(`,"nextCursor":"1"`, users), page("", post, channels)}, "slack"},
+		"its package, not tools":                  {"npx -y @modelcontextprotocol/server-github", &says{name: "my slack"}, nil, "github"},
+		"a package, and tools of no map":          {"npx -y @modelcontextprotocol/server-github", &says{name: "mine"}, nil, "github"},
+		"no name and no tools":                    {"node /x/srv.js", &says{}, []string{page("")}, "mcp-srv"},
 	} {
 		m, err := toolmap.Of("", "", strings.Fields(tc.command))
 		if err != nil {

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"mime"
+	"net/http"
 	"strings"
 )
 
@@ -90,7 +92,7 @@ func (e *events) hold(event []byte, whole bool) {
 			start = len(event)
 		}
 		if len(event) > maxBeside && e.held == 0 {
-			if !e.w.watches(e.resumed) {
+			if !e.w.calls.watches(e.resumed) {
 				e.pass(event)
 				return
 			}
@@ -101,7 +103,7 @@ func (e *events) hold(event []byte, whole bool) {
 			e.held = maxHeldLine
 		}
 		if len(event) > maxHeldLine {
-			if lines, spoiled := e.w.spoil(e.session, e.resumed, fmt.Sprintf("the server said something longer than %d bytes", maxHeldLine)); spoiled {
+			if lines, spoiled := e.w.calls.spoil(e.session, e.resumed, fmt.Sprintf("the server said something longer than %d bytes", maxHeldLine)); spoiled {
 				// The stream ends after the notice in the event's place.
 				e.ready, e.err = appendEvents(nil, lines), io.EOF
 				return
@@ -159,7 +161,7 @@ func (e *events) looked(text []byte) (out []byte) {
 			raw, has, odd = nil, false, false
 		}
 		if odd {
-			if lines, spoiled := e.w.spoil(e.session, e.resumed, "the server said a line that some programs read as several"); spoiled {
+			if lines, spoiled := e.w.calls.spoil(e.session, e.resumed, "the server said a line that some programs read as several"); spoiled {
 				raw, has = appendEvents(nil, lines), false
 			}
 		}
@@ -350,4 +352,26 @@ func (l *longEvent) begins() {
 		l.skim.step('\n')
 	}
 	l.has = true
+}
+
+func isStream(h http.Header) bool {
+	kind, _, err := mime.ParseMediaType(h.Get("Content-Type"))
+	return err == nil && kind == "text/event-stream"
+}
+
+// appendEvent writes a message as an event.
+func appendEvent(b, message []byte) []byte {
+	b = append(b, "event: message\n"...)
+	for line := range bytes.Lines(bytes.TrimSpace(message)) {
+		b = append(append(append(b, "data: "...), bytes.TrimRight(line, "\r\n")...), '\n')
+	}
+	return append(b, '\n')
+}
+
+// appendEvents writes each line as an event.
+func appendEvents(b, lines []byte) []byte {
+	for line := range bytes.Lines(lines) {
+		b = appendEvent(b, line)
+	}
+	return b
 }

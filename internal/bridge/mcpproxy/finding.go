@@ -3,6 +3,7 @@ package mcpproxy
 import (
 	"maps"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -16,6 +17,7 @@ const findTime = 10 * time.Second
 
 // says is a server's description of itself.
 type says struct {
+	mu sync.Mutex
 	// name is the server's name. tools maps the names of its tools to their arguments.
 	name  string
 	tools map[string][]string
@@ -23,13 +25,6 @@ type says struct {
 	headers map[string][]annotated
 	// whole is set when tools is complete, and asked when the proxy has asked for them.
 	whole, asked bool
-	// given are the texts that the server has given its clients: cursors, states, and names of what it has.
-	given map[key]struct{}
-	// templates are the addresses that the server describes.
-	templates []template
-	// open counts the requests that the server has got and not answered, and questions are its own.
-	open      map[key]opened
-	questions map[key]question
 }
 
 // listen returns an observer for a request whose answer describes the server, or nil.
@@ -46,50 +41,21 @@ func (p *proxy) listen(line []byte, f *frame, session string) *observer {
 	}
 	o := &observer{key: key{session, f.key()}, seen: func(answer *frame) {
 		if tools || !list {
-			p.learn(answer, first && tools)
+			p.says.learn(answer, first && tools)
 		}
 		if list {
-			lists(p, session, answer)
+			p.given.lists(session, answer)
 		}
 	}}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if _, kept := p.kept[o.key]; kept || p.observers[o.key] != nil || p.deciding[o.key] != nil || len(p.observers) >= maxWatched/2 {
+	if !p.calls.listen(o) {
 		return nil
 	}
-	p.observers[o.key] = o
 	return o
-}
-
-// lists notes the names in a list that the server gives, and the cursor of its next page.
-func lists(p *proxy, session string, f *frame) {
-	type named struct {
-		Name string `json:"name"`
-		URI  string `json:"uri"`
-		Form string `json:"uriTemplate"`
-	}
-	var said struct {
-		More      string  `json:"nextCursor"`
-		Prompts   []named `json:"prompts"`
-		Resources []named `json:"resources"`
-		Forms     []named `json:"resourceTemplates"`
-	}
-	if json.Unmarshal(f.result, &said, jsontext.AllowInvalidUTF8(true)) != nil {
-		return
-	}
-	gives(p, session, said.More)
-	for _, one := range said.Prompts {
-		gives(p, session, one.Name)
-	}
-	for _, one := range append(said.Resources, said.Forms...) {
-		gives(p, session, one.URI)
-		describes(p, session, one.Form)
-	}
 }
 
 // learn notes a server's description of itself, and returns the cursor of the next page of tools.
 // Set whole for the first page of tools: the list is complete unless there is a next page.
-func (p *proxy) learn(f *frame, whole bool) (more string) {
+func (s *says) learn(f *frame, whole bool) (more string) {
 	var said struct {
 		Server struct {
 			Name string `json:"name"`
@@ -105,31 +71,31 @@ func (p *proxy) learn(f *frame, whole bool) (more string) {
 	if json.Unmarshal(f.result, &said, jsontext.AllowInvalidUTF8(true)) != nil {
 		return ""
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if said.Server.Name != "" {
-		p.says.name = said.Server.Name
+		s.name = said.Server.Name
 	}
 	for _, t := range said.Tools {
-		if p.says.tools == nil {
-			p.says.tools = make(map[string][]string)
+		if s.tools == nil {
+			s.tools = make(map[string][]string)
 		}
-		if p.says.headers == nil {
-			p.says.headers = make(map[string][]annotated)
+		if s.headers == nil {
+			s.headers = make(map[string][]annotated)
 		}
-		delete(p.says.headers, t.Name)
-		if list := annotatedIn(t.Input.Properties, nil); len(list) > 0 && len(p.says.headers) < maxTools {
-			p.says.headers[t.Name] = list
+		delete(s.headers, t.Name)
+		if list := annotatedIn(t.Input.Properties, nil); len(list) > 0 && len(s.headers) < maxTools {
+			s.headers[t.Name] = list
 		}
 		var arguments []string
 		for name := range t.Input.Properties {
 			arguments = append(arguments, name)
 		}
-		if len(p.says.tools) < maxTools {
-			p.says.tools[t.Name] = arguments
+		if len(s.tools) < maxTools {
+			s.tools[t.Name] = arguments
 		}
 	}
-	p.says.whole = p.says.whole || whole && said.More == ""
+	s.whole = s.whole || whole && said.More == ""
 	return said.More
 }
 
@@ -165,9 +131,9 @@ func find(p *proxy) (m *toolmap.Map, settled bool) {
 		p.inquire()
 		m, _ = ofSaid(p)
 	}
-	p.mu.Lock()
+	p.says.mu.Lock()
 	settled = p.says.whole
-	p.mu.Unlock()
+	p.says.mu.Unlock()
 	switch {
 	case m != nil:
 		p.o.Log.Warn("only the server itself says that this map is its own", "map", m.Name)
@@ -181,9 +147,9 @@ func find(p *proxy) (m *toolmap.Map, settled bool) {
 // ofSaid returns the map for the server's description of itself, or nil. asks is set if
 // nobody has asked the server for all of its tools yet; most clients do.
 func ofSaid(p *proxy) (m *toolmap.Map, asks bool) {
-	p.mu.Lock()
+	p.says.mu.Lock()
 	name, tools, asks := p.says.name, maps.Clone(p.says.tools), !p.says.whole && !p.says.asked
-	p.mu.Unlock()
+	p.says.mu.Unlock()
 	m, err := toolmap.Server(name, tools)
 	if err != nil {
 		p.o.Log.Warn("cannot find the map of the server", "error", err)
@@ -203,7 +169,7 @@ func (p *proxy) inquire() {
 		}
 		own, told := "ocipd-"+p.o.NewID(), make(chan string, 1)
 		o := &observer{key: key{id: keyOf(api.String(own))}, own: true, seen: func(f *frame) {
-			told <- p.learn(f, true)
+			told <- p.says.learn(f, true)
 		}, done: func(string, string) {}}
 		params := ""
 		if cursor != "" {
@@ -212,16 +178,16 @@ func (p *proxy) inquire() {
 		if p.spare([]byte(`{"jsonrpc":"2.0","id":`+string(api.String(own))+`,"method":"tools/list"`+params+"}\n"), o, accounts[0]) != nil {
 			return
 		}
-		p.mu.Lock()
+		p.says.mu.Lock()
 		p.says.asked = true
-		p.mu.Unlock()
+		p.says.mu.Unlock()
 		select {
 		case cursor = <-told:
 			if cursor == "" {
 				return
 			}
 		case <-over.C:
-			p.unwatch(o.key)
+			p.calls.unwatch(o.key)
 			return
 		case <-p.ended.Done():
 			return

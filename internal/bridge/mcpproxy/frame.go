@@ -283,3 +283,36 @@ func (c *toolCall) with(arguments, answers jsontext.Value) []byte {
 	}
 	return append(b, "}}\n"...)
 }
+
+// anew is a message of the client written from the members that the protocol has.
+func (f *frame) anew(line []byte) []byte {
+	b := []byte(`{"jsonrpc":"2.0"`)
+	if f.id != nil {
+		b = fmt.Appendf(b, `,"id":%s`, f.id)
+	}
+	b = fmt.Appendf(b, `,"method":%s`, api.String(f.method))
+	if f.params.to > 0 {
+		b = fmt.Appendf(b, `,"params":%s`, line[f.params.from:f.params.to])
+	}
+	return append(b, "}\n"...)
+}
+
+// withParams is a message of the client with other params.
+func (f *frame) withParams(params jsontext.Value) []byte {
+	g := *f
+	g.params = span{0, len(params)}
+	return g.anew(params)
+}
+
+// outOfForm reports why a message of the client is none of the protocol's.
+func outOfForm(f *frame) string {
+	switch {
+	case f.method != "" && (f.result != nil || f.failure != nil):
+		return "it is a request and an answer"
+	case f.id != nil && strings.HasPrefix(f.method, "notifications/"):
+		return "a notification has no id"
+	case f.method != "tools/call" && toolmap.Bare(f.method) == toolmap.Bare("tools/call"):
+		return fmt.Sprintf("the method %q is not tools/call", f.method)
+	}
+	return ""
+}

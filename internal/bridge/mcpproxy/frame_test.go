@@ -3,10 +3,11 @@ package mcpproxy
 import (
 	"bytes"
 	"encoding/json"
-	"github.com/openclawos/ocipd/internal/bridge/toolmap"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/openclawos/ocipd/internal/bridge/toolmap"
 )
 
 func TestParse(t *testing.T) {

@@ -28,6 +28,7 @@ const (
 
 // asked is a message with the decisions about it, for each recipient.
 type asked struct {
+	p *proxy
 	// account is the server's account that would send the message.
 	account string
 	call    *toolCall
@@ -47,29 +48,29 @@ func (p *proxy) gate(ctx context.Context, c *toolCall, by *toolmap.Map, t *toolm
 		p.refuse(c, gatelink.RefusedBy(err))
 		return nil
 	}
-	a := &asked{call: c, tool: t, m: m, account: c.via.account(), held: make(map[string]string)}
-	if no := p.ask(ctx, a, m.to); no != nil {
-		p.giveUp(a, no.Reason)
+	a := &asked{p: p, call: c, tool: t, m: m, account: c.via.account(), held: make(map[string]string)}
+	if no := a.ask(ctx, m.to); no != nil {
+		a.giveUp(no.Reason)
 		if ctx.Err() == nil {
 			p.refuse(c, no)
 		}
 		return nil
 	}
 	if len(a.held) == 0 {
-		p.let(a)
+		a.let()
 		return nil
 	}
 	// An allowed recipient waits with the others, and is decided again then.
 	for _, d := range a.gone {
 		a.wants = append(a.wants, d.SessionKey)
 	}
-	p.takeBack(a, "other recipients of the same call wait for a person")
+	a.takeBack("other recipients of the same call wait for a person")
 	return a
 }
 
 // ask has the daemon decide about each recipient. It stops at the first refusal.
-func (p *proxy) ask(ctx context.Context, a *asked, to []string) *gatelink.Refusal {
-	origin := p.origin(a.account)
+func (a *asked) ask(ctx context.Context, to []string) *gatelink.Refusal {
+	origin := a.p.origin(a.account)
 	if len(a.m.to) > 1 {
 		origin += " (several recipients)"
 	}
@@ -77,13 +78,13 @@ func (p *proxy) ask(ctx context.Context, a *asked, to []string) *gatelink.Refusa
 		if ctx.Err() != nil {
 			return &gatelink.Refusal{Code: "CANCELLED", Reason: "the call was cancelled"}
 		}
-		d, held, no := emit(ctx, p.o.Link, key, a.m, origin)
+		d, held, no := emit(ctx, a.p.o.Link, key, a.m, origin)
 		switch {
 		case no != nil:
 			return no
 		case held != "":
 			a.held[held] = key
-			p.own(held, ownWaits)
+			a.p.mine.Store(held, ownWaits)
 		default:
 			a.gone, a.by = append(a.gone, d), append(a.by, "")
 		}
@@ -92,25 +93,23 @@ func (p *proxy) ask(ctx context.Context, a *asked, to []string) *gatelink.Refusa
 }
 
 // takeBack reports to the daemon that allowed messages were not sent.
-func (p *proxy) takeBack(a *asked, why string) {
+func (a *asked) takeBack(why string) {
 	for i, d := range a.gone {
 		c := &api.ConfirmParams{Claim: a.by[i], Outcome: api.OutcomeNotSent, Note: short(why)}
 		if c.Claim == "" {
 			c.RequestKey = d.key
 		}
-		p.confirm(c)
+		a.p.confirm(c)
 	}
 	a.gone, a.by = nil, nil
 }
 
 // giveUp ends a call without sending it, and withdraws its approval requests.
-func (p *proxy) giveUp(a *asked, why string) {
-	p.takeBack(a, why)
+func (a *asked) giveUp(why string) {
+	a.takeBack(why)
 	for id := range a.held {
-		if err := p.o.Link.Call(context.WithoutCancel(p.ctx), "agent.withdraw", &api.WithdrawParams{ApprovalID: id, Note: short(why)}, nil); err != nil {
-			p.o.Log.Warn("cannot take back what waits", "approval", id, "error", err)
-		}
-		p.disown(id)
+		a.p.withdraw(id, why)
+		a.p.mine.Delete(id)
 	}
 }
 
@@ -123,7 +122,7 @@ func short(s string) string {
 
 // arguments returns the decided arguments for the call, and the decided answers. They must
 // be the same for all recipients, and name exactly these recipients.
-func (p *proxy) arguments(a *asked) (one, answers jsontext.Value, err error) {
+func (a *asked) arguments() (one, answers jsontext.Value, err error) {
 	checked := true
 	for _, d := range a.gone {
 		list, rewritten, err := d.arguments(a.tool)
@@ -148,10 +147,10 @@ func (p *proxy) arguments(a *asked) (one, answers jsontext.Value, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	to, err := p.theMap().Recipients(a.tool, list)
+	to, err := a.p.theMap().Recipients(a.tool, list)
 	if err == nil {
 		// An interceptor may have changed the arguments.
-		err = p.theMap().Fits(a.tool, list)
+		err = a.p.theMap().Fits(a.tool, list)
 	}
 	if err == nil && !slices.Equal(to, a.m.to) {
 		err = toolmap.Unclear("the recipients are not those that were decided about")
@@ -160,24 +159,24 @@ func (p *proxy) arguments(a *asked) (one, answers jsontext.Value, err error) {
 }
 
 // let passes an allowed call to the server.
-func (p *proxy) let(a *asked) {
-	arguments, answers, err := p.arguments(a)
+func (a *asked) let() {
+	arguments, answers, err := a.arguments()
 	if err != nil {
-		p.takeBack(a, err.Error())
-		p.refuse(a.call, gatelink.RefusedBy(err))
+		a.takeBack(err.Error())
+		a.p.refuse(a.call, gatelink.RefusedBy(err))
 		return
 	}
 	line := a.call.with(arguments, answers)
-	o := &observer{key: a.call.named, done: func(outcome, note string) { p.report(a, outcome, note) }}
+	o := &observer{key: a.call.named, done: a.report}
 	if err := a.call.via.pass(line, o); err != nil {
-		p.takeBack(a, "the server is gone")
-		p.refuse(a.call, &gatelink.Refusal{Code: "FAILED", Reason: "the MCP server is gone"})
+		a.takeBack("the server is gone")
+		a.p.refuse(a.call, &gatelink.Refusal{Code: "FAILED", Reason: "the MCP server is gone"})
 	}
 }
 
 // report reports a message's outcome in the background. It does not report that a message
 // without an approval was sent: that is the rule, and needs no record.
-func (p *proxy) report(a *asked, outcome, note string) {
+func (a *asked) report(outcome, note string) {
 	for i, d := range a.gone {
 		c := &api.ConfirmParams{Claim: a.by[i], Outcome: outcome, Note: short(note)}
 		if c.Claim == "" {
@@ -186,7 +185,7 @@ func (p *proxy) report(a *asked, outcome, note string) {
 			}
 			c.RequestKey = d.key
 		}
-		p.background.Go(func() { p.confirm(c) })
+		a.p.background.Go(func() { a.p.confirm(c) })
 	}
 }
 
@@ -197,72 +196,84 @@ func (p *proxy) confirm(c *api.ConfirmParams) {
 }
 
 // wait keeps a call open until a person decides, at most for the hold time.
-func (p *proxy) wait(ctx context.Context, a *asked) {
-	over := time.NewTimer(p.o.Hold)
+func (a *asked) wait(ctx context.Context) {
+	over := time.NewTimer(a.p.o.Hold)
 	defer over.Stop()
-	no, ended := p.await(ctx, a, over.C, a.call.via.left())
+	no, ended := a.await(ctx, over.C, a.call.via.left())
 	switch {
 	case no != nil:
-		p.refuse(a.call, no)
+		a.p.refuse(a.call, no)
 	case ended == nil:
-		p.let(a)
+		a.let()
 	case errors.Is(ended, errOver) && a.m.call.Answers != nil:
-		p.giveUp(a, errAnswers.Error())
-		p.refuse(a.call, &gatelink.Refusal{Code: "EXPIRED", Reason: "nobody has approved it in time, and " + errAnswers.Error()})
+		a.giveUp(errAnswers.Error())
+		a.p.refuse(a.call, &gatelink.Refusal{Code: "EXPIRED", Reason: "nobody has approved it in time, and " + errAnswers.Error()})
 	case errors.Is(ended, errOver):
-		p.answer(a.call, true, p.heldText(a))
-		p.background.Go(func() { p.later(a) })
-	case p.ended.Err() == nil:
-		p.giveUp(a, "the call was cancelled")
+		a.call.answer(true, a.heldText())
+		a.p.background.Go(a.later)
+	case a.p.ended.Err() == nil:
+		a.giveUp("the call was cancelled")
 	}
 }
 
 // errOver means that the time is up.
 var errOver = errors.New("it was waited long enough")
 
-// await waits until people have decided about everything that a call waits for, and redeems
-// it. ended says why it stopped waiting. If over is nil, it waits without a limit and
-// reports no progress.
-func (p *proxy) await(ctx context.Context, a *asked, over <-chan time.Time, left <-chan struct{}) (no *gatelink.Refusal, ended error) {
-	alive := time.NewTicker(aliveEvery)
-	defer alive.Stop()
+// await calls asks again and again until it reports a decision, and alive in between. It returns an error if it
+// stops before: at its end, when over, or when the client has left.
+func (p *proxy) await(ctx context.Context, over <-chan time.Time, left <-chan struct{}, alive func(), asks func() bool) error {
+	tick := time.NewTicker(aliveEvery)
+	defer tick.Stop()
 	var asked time.Time
-	for n, tick, ask := 0, true, true; ; {
+	for ask := true; ; {
 		changed, live := p.o.Link.News()
-		if tick && over != nil {
-			n++
-			p.progress(a.call, n)
-		}
 		if ask || !live || p.o.Now().Sub(asked) >= askEvery {
 			asked = p.o.Now()
-			ready, no := p.decidedAll(ctx, a)
-			if no != nil {
-				p.giveUp(a, no.Reason)
-				return no, nil
-			}
-			if ready {
-				return p.redeem(ctx, a), nil
+			if asks() {
+				return nil
 			}
 		}
-		tick, ask = false, false
+		ask = false
 		select {
 		case <-p.ended.Done():
-			return nil, p.ended.Err()
+			return p.ended.Err()
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return ctx.Err()
 		case <-over:
-			return nil, errOver
+			return errOver
 		case <-left:
-			return nil, errOver
+			return errOver
 		case <-changed:
 			ask = true
-		case <-alive.C:
-			tick = true
+		case <-tick.C:
+			alive()
 		}
 	}
 }
 
-func (p *proxy) heldText(a *asked) string {
+// await waits until people have decided about everything that a call waits for, and redeems
+// it. ended says why it stopped waiting. If over is nil, it waits without a limit and
+// reports no progress.
+func (a *asked) await(ctx context.Context, over <-chan time.Time, left <-chan struct{}) (no *gatelink.Refusal, ended error) {
+	n := 0
+	alive := func() {
+		if n++; over != nil {
+			a.call.alive(n)
+		}
+	}
+	alive()
+	ended = a.p.await(ctx, over, left, alive, func() (ready bool) {
+		if ready, no = a.decidedAll(ctx); no != nil {
+			a.giveUp(no.Reason)
+		} else if ready {
+			no = a.redeem(ctx)
+		}
+		return ready || no != nil
+	})
+	return no, ended
+}
+
+func (a *asked) heldText() string {
 	ids := " " + strings.Join(slices.Sorted(maps.Keys(a.held)), " ")
 	text := "HELD" + ids + "\nocipd: the message is not sent yet. A person has to approve it: ocipd approvals show" + ids + ". Do not send it again; "
 	if len(a.m.to) > 1 {
@@ -272,13 +283,13 @@ func (p *proxy) heldText(a *asked) string {
 }
 
 // decidedAll asks the daemon for people's decisions about a call.
-func (p *proxy) decidedAll(ctx context.Context, a *asked) (ready bool, no *gatelink.Refusal) {
+func (a *asked) decidedAll(ctx context.Context) (ready bool, no *gatelink.Refusal) {
 	ready = true
 	for id := range a.held {
 		var now api.AgentApproval
-		err := p.o.Link.Call(ctx, "agent.approval", map[string]string{"approval_id": id}, &now)
+		err := a.p.o.Link.Call(ctx, "agent.approval", map[string]string{"approval_id": id}, &now)
 		if err != nil {
-			p.o.Log.Warn("cannot ask what was decided", "approval", id, "error", err)
+			a.p.o.Log.Warn("cannot ask what was decided", "approval", id, "error", err)
 			return false, nil
 		}
 		switch now.Status {
@@ -291,7 +302,7 @@ func (p *proxy) decidedAll(ctx context.Context, a *asked) (ready bool, no *gatel
 				reason += " (" + now.Note + ")"
 			}
 			delete(a.held, id)
-			p.disown(id)
+			a.p.mine.Delete(id)
 			return false, &gatelink.Refusal{Code: now.Code, Reason: reason}
 		}
 	}
@@ -299,52 +310,52 @@ func (p *proxy) decidedAll(ctx context.Context, a *asked) (ready bool, no *gatel
 }
 
 // redeem claims the approved messages, and has the other recipients decided again.
-func (p *proxy) redeem(ctx context.Context, a *asked) *gatelink.Refusal {
+func (a *asked) redeem(ctx context.Context) *gatelink.Refusal {
 	ctx = context.WithoutCancel(ctx)
 	for id := range a.held {
 		var got api.Redeemed
-		err := p.o.Link.Call(ctx, "agent.redeem", &api.RedeemParams{ApprovalID: id}, &got)
+		err := a.p.o.Link.Call(ctx, "agent.redeem", &api.RedeemParams{ApprovalID: id}, &got)
 		var d *decided
 		if err == nil {
 			d, err = readDecided(got.Data, nil, nil)
 		}
 		if err != nil {
-			p.takeBack(a, "another part of the call cannot be sent")
+			a.takeBack("another part of the call cannot be sent")
 			if api.AsError(err).Code == api.Conflict {
 				return &gatelink.Refusal{Code: string(api.AlreadyRedeemed), Reason: "another session has taken it, and sends it"}
 			}
 			return gatelink.RefusedBy(err)
 		}
 		a.gone, a.by = append(a.gone, d), append(a.by, got.Claim)
-		p.disown(id)
+		a.p.mine.Delete(id)
 		delete(a.held, id)
 	}
-	if no := p.ask(ctx, a, a.wants); no != nil {
-		p.giveUp(a, no.Reason)
+	if no := a.ask(ctx, a.wants); no != nil {
+		a.giveUp(no.Reason)
 		return no
 	}
 	if len(a.held) > 0 {
-		p.giveUp(a, "other recipients of the same call wait for a person anew")
+		a.giveUp("other recipients of the same call wait for a person anew")
 		return &gatelink.Refusal{Code: "HELD", Reason: "since it was approved for some recipients, others have to be approved anew; send it again"}
 	}
 	return nil
 }
 
 // later sends a message that is approved after its call was answered, while the session lasts.
-func (p *proxy) later(a *asked) {
+func (a *asked) later() {
 	if len(a.m.to) == 1 {
 		for id := range a.held {
-			p.own(id, ownAnswered)
+			a.p.mine.Store(id, ownAnswered)
 		}
-		p.o.Link.Wake()
+		a.p.o.Link.Wake()
 		return
 	}
-	no, ended := p.await(p.ended, a, nil, nil)
+	no, ended := a.await(a.p.ended, nil, nil)
 	switch {
 	case no != nil:
-		p.o.Log.Warn("cannot send what was approved", "reason", no.Reason)
+		a.p.o.Log.Warn("cannot send what was approved", "reason", no.Reason)
 	case ended == nil:
-		p.again(a)
+		a.again()
 	}
 }
 
@@ -353,30 +364,30 @@ func (p *proxy) later(a *asked) {
 var errAnswers = errors.New("it answers what the server has asked about a call that is over")
 
 // again sends an allowed message in a call of the proxy itself.
-func (p *proxy) again(a *asked) {
-	arguments, answers, err := p.arguments(a)
+func (a *asked) again() {
+	arguments, answers, err := a.arguments()
 	if err == nil && answers != nil {
 		err = errAnswers
 	}
 	if err != nil {
-		p.takeBack(a, err.Error())
+		a.takeBack(err.Error())
 		return
 	}
-	own := "ocipd-" + p.o.NewID()
+	own := "ocipd-" + a.p.o.NewID()
 	name := api.String(a.m.call.Tool)
 	over := make(chan struct{})
 	o := &observer{key: key{id: keyOf(api.String(own))}, own: true, done: func(outcome, note string) {
-		p.report(a, outcome, note)
+		a.report(outcome, note)
 		close(over)
 	}}
-	if err := p.spare(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":%s,"arguments":%s}}`+"\n", api.String(own), name, arguments), o, a.account); err != nil {
-		p.takeBack(a, "the server is gone")
+	if err := a.p.spare(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":%s,"arguments":%s}}`+"\n", api.String(own), name, arguments), o, a.account); err != nil {
+		a.takeBack("the server is gone")
 		return
 	}
 	select {
 	case <-over:
 	case <-time.After(sendTime):
-		p.lose(o, api.OutcomeUnknown, "the server has not answered")
+		a.p.calls.lose(o, api.OutcomeUnknown, "the server has not answered")
 	}
 }
 
@@ -386,7 +397,7 @@ func (p *proxy) release() {
 	var sending sync.WaitGroup
 	defer sending.Wait()
 	p.o.Link.Release(p.ended, func(r *api.Redeemable) gatelink.Claim {
-		whose := p.owns(r.ApprovalID)
+		whose, _ := p.mine.Load(r.ApprovalID)
 		account, sends := p.sendsFor(r.Origin)
 		return gatelink.Claim{Ours: sends && whose != ownWaits, Own: whose == ownAnswered, Send: func() bool {
 			d := p.redeemed(r.ApprovalID)
@@ -423,7 +434,7 @@ func (p *proxy) redeemed(id string) *api.Redeemed {
 // sendApproved sends a claimed message.
 func (p *proxy) sendApproved(got *api.Redeemed, account string) {
 	d, err := readDecided(got.Data, nil, nil)
-	a := &asked{account: account, gone: []*decided{d}, by: []string{got.Claim}}
+	a := &asked{p: p, account: account, gone: []*decided{d}, by: []string{got.Claim}}
 	if err == nil {
 		a.m = &message{to: []string{d.SessionKey}, call: d.call}
 		if a.tool, err = toolAgain(p.theMap(), d); err == nil && a.tool == nil {
@@ -434,7 +445,7 @@ func (p *proxy) sendApproved(got *api.Redeemed, account string) {
 		p.confirm(&api.ConfirmParams{Claim: got.Claim, Outcome: api.OutcomeNotSent, Note: short(err.Error())})
 		return
 	}
-	p.again(a)
+	a.again()
 }
 
 // toolAgain finds the tool of a stored call again: that of the map, or the guessed one.
@@ -448,3 +459,13 @@ func toolAgain(m *toolmap.Map, d *decided) (*toolmap.Tool, error) {
 	}
 	return m.ToolOf(d.call.Tool, list)
 }
+
+// owned says how an approval request belongs to this session.
+type owned int
+
+const (
+	// ownWaits marks a request whose call is open and sends the message.
+	ownWaits owned = iota + 1
+	// ownAnswered marks a request whose call was answered.
+	ownAnswered
+)

@@ -88,9 +88,9 @@ func repeatedOf(p *proxy, line []byte) (all []repeated) {
 	if f.method != "tools/call" {
 		return all
 	}
-	p.mu.Lock()
+	p.says.mu.Lock()
 	list := p.says.headers[name]
-	p.mu.Unlock()
+	p.says.mu.Unlock()
 	given, _ := toolmap.Find(params, "arguments")
 	for _, one := range list {
 		value, ok := one.in(given.Value)

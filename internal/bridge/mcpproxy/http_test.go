@@ -31,9 +31,9 @@ import (
 func stream(t *testing.T, text string, ids ...string) string {
 	t.Helper()
 	w := &web{proxy: newProxy(t.Context(), &Options{Now: time.Now})}
-	opens(w.proxy, key{"s", "4"}, jsontext.Value("4"))
+	w.requests.opens(key{"s", "4"}, jsontext.Value("4"))
 	for _, id := range ids {
-		w.watch(&observer{key: key{"s", id}, in: func(*frame, []byte) []byte { return []byte("withheld\n") }, tell: func([]byte) {}, spoiled: func(string) []byte { return nil }})
+		w.calls.watch(&observer{key: key{"s", id}, in: func(*frame, []byte) []byte { return []byte("withheld\n") }, tell: func([]byte) {}, spoiled: func(string) []byte { return nil }})
 	}
 	e := &events{w: w, ctx: context.Background(), session: "s", r: bufio.NewReaderSize(iotest.OneByteReader(strings.NewReader(text)), 16)}
 	got, err := io.ReadAll(e)
@@ -83,7 +83,7 @@ func FuzzEvents(f *testing.F) {
 			w := &web{proxy: newProxy(context.Background(), &Options{Now: time.Now})}
 			o := &observer{key: key{"s", "3"}, in: func(*frame, []byte) []byte { return nil }, tell: func([]byte) {}, spoiled: func(string) []byte { return nil }}
 			if watched {
-				w.watch(o)
+				w.calls.watch(o)
 			}
 			e := &events{w: w, ctx: context.Background(), session: "s", r: bufio.NewReaderSize(bytes.NewReader(text), 16)}
 			got, err := io.ReadAll(e)
@@ -96,7 +96,7 @@ func FuzzEvents(f *testing.F) {
 				}
 				continue
 			}
-			if w.awaits(o) && bytes.Contains(got, []byte(`"id":3,"result"`)) && frameIn(got, "3") {
+			if w.calls.awaits(o) && bytes.Contains(got, []byte(`"id":3,"result"`)) && frameIn(got, "3") {
 				t.Fatalf("%q becomes %q", text, got)
 			}
 		}
@@ -146,7 +146,7 @@ func TestAnswersInDisguise(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		s := &stdio{proxy: newProxy(t.Context(), &Options{Out: &out, Now: time.Now})}
-		s.watch(&observer{
+		s.calls.watch(&observer{
 			key: key{"", "3"}, tell: s.tell,
 			in:      func(*frame, []byte) []byte { return []byte("withheld\n") },
 			spoiled: func(string) []byte { return []byte("withheld\n") },
@@ -169,7 +169,7 @@ func TestLongAnswersWait(t *testing.T) {
 	var lines []io.Reader
 	var inside, most atomic.Int32
 	for id := range calls {
-		s.watch(&observer{key: key{"", strconv.Itoa(id)}, in: func(*frame, []byte) []byte {
+		s.calls.watch(&observer{key: key{"", strconv.Itoa(id)}, in: func(*frame, []byte) []byte {
 			most.Store(max(most.Load(), inside.Add(1)))
 			defer inside.Add(-1)
 			return nil
@@ -192,10 +192,10 @@ func TestWithheldStaysWithheld(t *testing.T) {
 	long := "data: " + strings.Replace(answer, "secret", "secret"+strings.Repeat("x", maxHeldLine), 1) + "\n\n"
 	for name, first := range map[string]string{"too long": long, "unreadable": "data: [" + answer + "]\n\n", "refused": "data: " + answer + "\n\n"} {
 		w := &web{proxy: newProxy(t.Context(), &Options{Now: time.Now})}
-		w.replays = true
+		w.calls.replays = true
 		const notice = `{"jsonrpc":"2.0","id":3,"result":{"isError":true}}`
 		told := 0
-		w.watch(&observer{
+		w.calls.watch(&observer{
 			key: key{"s", "3"}, tell: func([]byte) { told++ },
 			in:      func(*frame, []byte) []byte { return []byte(notice + "\n") },
 			spoiled: func(string) []byte { return []byte(notice + "\n") },
@@ -215,8 +215,8 @@ func TestWithheldStaysWithheld(t *testing.T) {
 				t.Errorf("%s: said again it becomes %.200q", name, got)
 			}
 		}
-		w.forget("s")
-		if w.watches(false) {
+		w.calls.forget("s")
+		if w.calls.watches(false) {
 			t.Errorf("%s: the session has ended, and something is awaited", name)
 		}
 	}
@@ -232,7 +232,7 @@ func TestWithheldAnswerIsWhole(t *testing.T) {
 		in:      func(*frame, []byte) []byte { return nil },
 		spoiled: func(string) []byte { return []byte(notice) },
 	}
-	w.watch(o)
+	w.calls.watch(o)
 	d := &dialog{web: w, r: httptest.NewRequest(http.MethodPost, "/", nil), session: "s", o: o}
 	r := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Request: d.request(nil), ContentLength: -1, Body: io.NopCloser(strings.NewReader("[1]"))}
 	if err := w.answers(r); err != nil {
@@ -246,7 +246,7 @@ func TestWithheldAnswerIsWhole(t *testing.T) {
 		w := &web{proxy: newProxy(t.Context(), &Options{Now: time.Now})}
 		o := *o
 		o.in = func(*frame, []byte) []byte { return []byte(notice) }
-		w.watch(&o)
+		w.calls.watch(&o)
 		d := &dialog{web: w, r: httptest.NewRequest(http.MethodPost, "/", nil), session: "s", o: &o}
 		r := &http.Response{StatusCode: http.StatusBadRequest, Header: http.Header{}, Request: d.request(nil), Body: io.NopCloser(strings.NewReader(body))}
 		if err := w.answers(r); err != nil {
@@ -267,8 +267,8 @@ func TestCancelledReads(t *testing.T) {
 		for n := range 2 * maxKept {
 			id := strconv.Itoa(n)
 			at := key{"", id}
-			_, p.deciding[at] = context.WithCancel(t.Context())
-			p.watch(&observer{key: at, in: func(_ *frame, line []byte) []byte { return line }})
+			_, p.calls.deciding[at] = context.WithCancel(t.Context())
+			p.calls.watch(&observer{key: at, in: func(_ *frame, line []byte) []byte { return line }})
 			line := []byte(`{"method":"notifications/cancelled","params":{"requestId":` + id + `}}`)
 			f, err := parseBody(line)
 			if err != nil {
@@ -276,14 +276,14 @@ func TestCancelledReads(t *testing.T) {
 			}
 			p.cancelled(line, &f, "")
 		}
-		if len(p.observers)+len(p.deciding) != 0 || len(p.kept) != maxKept {
-			t.Errorf("%d are awaited, %d decided about, %d kept", len(p.observers), len(p.deciding), len(p.kept))
+		if len(p.calls.observers)+len(p.calls.deciding) != 0 || len(p.calls.kept) != maxKept {
+			t.Errorf("%d are awaited, %d decided about, %d kept", len(p.calls.observers), len(p.calls.deciding), len(p.calls.kept))
 		}
 		if instead, held := p.observed("", false, []byte(`{"id":8191,"result":{}}`)); instead != nil || !held {
 			t.Error("a cancelled call is answered")
 		}
 		now = now.Add(keptTime + time.Second)
-		if p.watches(false) {
+		if p.calls.watches(false) {
 			t.Error("something is awaited for ever")
 		}
 	})

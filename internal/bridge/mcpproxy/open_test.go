@@ -148,9 +148,9 @@ func TestWhatHadBegunIsNoAnswer(t *testing.T) {
 		"a notification":             {`{"jsonrpc":"2.0","method":"notifications/message","params":{"a":"` + space, `"}}`, true},
 	} {
 		watched := func(p *proxy, session string) func() {
-			opens(p, key{session, "4"}, jsontext.Value("4"))
+			p.requests.opens(key{session, "4"}, jsontext.Value("4"))
 			return func() {
-				p.watch(&observer{
+				p.calls.watch(&observer{
 					key: key{session, "3"}, tell: func([]byte) {},
 					in:      func(*frame, []byte) []byte { return []byte("withheld\n") },
 					spoiled: func(string) []byte { return []byte("withheld\n") },
@@ -198,14 +198,14 @@ func TestAnswersBeforeTheCall(t *testing.T) {
 	if _, held := p.observed("", false, []byte(secretAnswer)); !held {
 		t.Error("an answer passes to a call that nobody has made")
 	}
-	p.deciding[key{"", "3"}] = func() {}
+	p.calls.deciding[key{"", "3"}] = func() {}
 	for _, session := range []string{"", "s"} {
-		if _, held := p.observed(session, false, []byte(secretAnswer)); !held || !p.watches(false) {
+		if _, held := p.observed(session, false, []byte(secretAnswer)); !held || !p.calls.watches(false) {
 			t.Error("an answer passes while the call is decided about")
 		}
 	}
-	delete(p.deciding, key{"", "3"})
-	opens(p, key{"", "3"}, jsontext.Value("3"))
+	delete(p.calls.deciding, key{"", "3"})
+	p.requests.opens(key{"", "3"}, jsontext.Value("3"))
 	if _, held := p.observed("", false, []byte(secretAnswer)); held {
 		t.Error("the answer does not pass")
 	}

@@ -4,8 +4,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"regexp"
-	"strings"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -56,7 +54,7 @@ func ownParts(p *proxy, c *toolCall) (own []toolmap.Member, ok bool) {
 func appendOwn(p *proxy, session string, own []toolmap.Member, m toolmap.Member) []toolmap.Member {
 	said, ok := toolmap.Text(m.Value)
 	switch {
-	case ok && m.Name == "name" && gave(p, session, said), ok && m.Name == "uri" && (gave(p, session, said) || fits(p, session, said)):
+	case ok && m.Name == "name" && p.given.gave(session, said), ok && m.Name == "uri" && (p.given.gave(session, said) || p.given.fits(session, said)):
 		return own
 	case ok && m.Name == "uri":
 		if plain, err := url.PathUnescape(said); err == nil {
@@ -93,53 +91,4 @@ func areFolders(v jsontext.Value) bool {
 		}
 	}
 	return true
-}
-
-// template is a list of addresses that a server describes in one session.
-type template struct {
-	session string
-	form    *regexp.Regexp
-}
-
-// maxTemplates bounds the remembered templates, and maxTemplate the length of one.
-const maxTemplates, maxTemplate = 1024, 1024
-
-var expression = regexp.MustCompile(`\{[^{}]*\}`)
-
-// describes notes a template. What is put into one is a name: it has no spaces, and is no longer than one.
-func describes(p *proxy, session, text string) {
-	if text == "" || len(text) > maxTemplate {
-		return
-	}
-	var b strings.Builder
-	at := 0
-	for _, part := range expression.FindAllStringIndex(text, -1) {
-		b.WriteString(regexp.QuoteMeta(text[at:part[0]]) + "[!-~]{0,64}")
-		at = part[1]
-	}
-	form, err := regexp.Compile("^" + b.String() + regexp.QuoteMeta(text[at:]) + "$")
-	if err != nil {
-		return
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.says.templates) < maxTemplates {
-		p.says.templates = append(p.says.templates, template{session, form})
-	}
-}
-
-// fits reports whether an address is of a template that the server has described.
-func fits(p *proxy, session, address string) bool {
-	plain, err := url.PathUnescape(address)
-	if err != nil {
-		return false
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, t := range p.says.templates {
-		if t.session == session && t.form.MatchString(plain) {
-			return true
-		}
-	}
-	return false
 }

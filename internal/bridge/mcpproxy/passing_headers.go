@@ -30,11 +30,11 @@ func passingHeaders(p *proxy, h http.Header) (status int, err error) {
 		case repeats(name), name == "Content-Type":
 			// They are written anew.
 		case name == sessionHeader:
-			if !isName(value, idWords) && !gave(p, "", sessionHeader+value) {
+			if !isName(value, idWords) && !p.given.gave("", sessionHeader+value) {
 				return http.StatusNotFound, fmt.Errorf("the header %s is none that the server has given", name)
 			}
 		case name == positionHeader:
-			if !isName(value, idWords) && !gave(p, "", positionHeader+value) {
+			if !isName(value, idWords) && !p.given.gave("", positionHeader+value) {
 				return http.StatusBadRequest, fmt.Errorf("the header %s is none that the server has given", name)
 			}
 		case name == versionHeader:
@@ -67,13 +67,13 @@ func accepted(value string) string {
 // givesHeaders notes what a server has given in the header of an answer.
 func givesHeaders(p *proxy, h http.Header) {
 	if session := h.Get(sessionHeader); session != "" {
-		gives(p, "", sessionHeader+session)
+		p.given.gives("", sessionHeader+session)
 	}
 }
 
 // givesEvent notes the position that an event has given. One in the form of an id passes anyway.
 func givesEvent(p *proxy, position string) {
 	if !isName(position, idWords) {
-		gives(p, "", positionHeader+position)
+		p.given.gives("", positionHeader+position)
 	}
 }

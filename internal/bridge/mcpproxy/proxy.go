@@ -10,22 +10,16 @@
 package mcpproxy
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
-	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
-	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/bridge/gatelink"
 	"github.com/openclawos/ocipd/internal/bridge/toolmap"
 	"golang.org/x/sync/semaphore"
@@ -65,14 +59,6 @@ const (
 	// maxHeld bounds the memory for frames longer than maxBeside, separately for messages
 	// of clients, calls under decision, and answers. Further frames wait.
 	maxHeld = 128 << 20
-	// maxOpen bounds the calls under decision, and maxWatched the calls whose answers are awaited.
-	maxOpen    = 64
-	maxWatched = 1024
-	// maxKept bounds the calls with withheld answers, and maxAgain the length of a substitute.
-	// keptTime is how long a server that does not replay can still answer such a call.
-	maxKept  = 4096
-	maxAgain = 4096
-	keptTime = 5 * time.Minute
 )
 
 // proxy is the part that all transports share.
@@ -96,22 +82,16 @@ type proxy struct {
 	spare    func(line []byte, o *observer, account string) error
 	accounts func() []string
 
+	calls *pendingCalls
+	// mine has an owned for each approval request of this session, by its id.
+	mine sync.Map
+	// says is the server's description of itself, given what it has given to its clients, and requests what it
+	// and they have asked each other.
+	says     *says
+	given    given
+	requests requests
+
 	mu sync.Mutex
-	// deciding are the calls under decision, observers the calls whose answers are
-	// inspected, and mine the approval requests of this session.
-	deciding  map[key]context.CancelFunc
-	observers map[key]*observer
-	// kept are the calls whose answers are withheld from the client, order is their order, and
-	// over has the ids of those in ended sessions. forgot is set after there were too many.
-	kept   map[key]keptAnswer
-	order  []key
-	over   map[string]struct{}
-	forgot bool
-	// replays is set if a server can send its messages again.
-	replays bool
-	mine    map[string]owned
-	// says is the server's description of itself.
-	says says
 	// closed is set when the proxy takes no more messages of the client.
 	closed bool
 
@@ -159,8 +139,8 @@ type observer struct {
 func newProxy(ctx context.Context, o *Options) *proxy {
 	p := &proxy{
 		o: o, ctx: ctx, background: crew{jobs: make(chan func())},
-		deciding: make(map[key]context.CancelFunc), observers: make(map[key]*observer), mine: make(map[string]owned), kept: make(map[key]keptAnswer),
-		over: make(map[string]struct{}), said: semaphore.NewWeighted(maxHeld), waiting: semaphore.NewWeighted(maxHeld), heard: semaphore.NewWeighted(maxHeld),
+		calls: newPendingCalls(o.Now), says: new(says),
+		said: semaphore.NewWeighted(maxHeld), waiting: semaphore.NewWeighted(maxHeld), heard: semaphore.NewWeighted(maxHeld),
 	}
 	p.ended, p.end = context.WithCancel(ctx)
 	return p
@@ -223,7 +203,7 @@ func (p *proxy) fromClient(line []byte, f *frame, session string, via route) (pa
 		return nil, nil
 	case f.answerable():
 		learns = p.listen(pass, f, session)
-		opens(p, key{session, f.key()}, f.id)
+		p.requests.opens(key{session, f.key()}, f.id)
 	}
 	if line = pass; f.more {
 		line = f.anew(line)
@@ -270,9 +250,7 @@ func (p *proxy) call(line []byte, f *frame, session string, via route) {
 	}
 	context.AfterFunc(ctx, func() { p.waiting.Release(int64(max(0, len(line)-maxBeside))) })
 	over := func() {
-		p.mu.Lock()
-		delete(p.deciding, c.named)
-		p.mu.Unlock()
+		p.calls.decided(c.named)
 		cancel()
 	}
 	p.asking.Add(1)
@@ -288,22 +266,14 @@ var errNoID = errors.New("a call that is decided about needs an id")
 
 // reserve takes a place among the calls under decision, or answers the call.
 func (p *proxy) reserve(c *toolCall, long int64, cancel context.CancelFunc) bool {
-	p.mu.Lock()
-	twice := inUse(p, c.named)
-	full := len(p.deciding) >= maxOpen || len(p.observers) >= maxWatched
-	if !twice && !full {
-		if full = !p.waiting.TryAcquire(long); !full {
-			p.deciding[c.named] = cancel
-		}
-	}
-	p.mu.Unlock()
+	free, full := p.calls.decides(c.named, cancel, func() bool { return p.waiting.TryAcquire(long) })
 	switch {
-	case twice:
+	case !free:
 		p.malformed(c.via, "the id of a call is in use")
 	case full:
 		p.refuse(c, &gatelink.Refusal{Code: "TOO_MANY_HELD", Reason: "too many calls are decided about"})
 	}
-	return !twice && !full
+	return free && !full
 }
 
 // decide has a call decided: as a message if its tool sends one, as a tool call otherwise or if the
@@ -332,7 +302,7 @@ func (p *proxy) decide(ctx context.Context, c *toolCall, asked, over func()) {
 		waits := p.gate(ctx, c, m, t)
 		asked()
 		if waits != nil {
-			p.wait(ctx, waits)
+			waits.wait(ctx)
 		}
 		return
 	}
@@ -360,97 +330,7 @@ func (p *proxy) cancelled(line []byte, f *frame, session string) bool {
 		return false
 	}
 	of, ok := toolmap.Find(params, "requestId")
-	if !ok {
-		return false
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	at := key{session, keyOf(of.Value)}
-	cancel, o := p.deciding[at], p.observers[at]
-	if cancel == nil || o != nil && o.in == nil {
-		return false
-	}
-	cancel()
-	if o != nil {
-		// The server has the call already. Nobody gets its answer.
-		delete(p.deciding, at)
-		delete(p.observers, at)
-		p.keepLocked(at, nil)
-	}
-	return o == nil
-}
-
-// watches reports whether the server's messages must be inspected. On a resumed stream,
-// that includes answers withheld in an ended session.
-func (p *proxy) watches(resumed bool) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for len(p.order) > 0 {
-		if oldest := p.kept[p.order[0]]; p.replays && !oldest.let || p.o.Now().Sub(oldest.since) <= keptTime {
-			break
-		}
-		p.forgetOldestLocked()
-	}
-	return len(p.observers)+len(p.kept)+len(p.deciding) > 0 || resumed && len(p.over) > 0
-}
-
-func (p *proxy) watch(o *observer) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.observers[o.key] = o
-}
-
-func (p *proxy) unwatch(at key) *observer {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	o := p.observers[at]
-	delete(p.observers, at)
-	return o
-}
-
-// take ends the watch for an answer. An answer under decision is withheld until the
-// decision, even if the server repeats it.
-func (p *proxy) take(at key) *observer {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	o := p.observers[at]
-	delete(p.observers, at)
-	if o != nil && o.in != nil {
-		p.keepLocked(at, nil)
-	}
-	return o
-}
-
-// forgo ends the watch for an answer that did not come with its request's response.
-func (p *proxy) forgo(o *observer) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.observers[o.key] == o {
-		delete(p.observers, o.key)
-	}
-}
-
-// awaits reports whether an answer is still awaited.
-func (p *proxy) awaits(o *observer) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.observers[o.key] == o
-}
-
-// lose reports the outcome of a call whose answer will not come.
-func (p *proxy) lose(o *observer, outcome, why string) {
-	p.mu.Lock()
-	awaited := p.observers[o.key] == o
-	if awaited {
-		delete(p.observers, o.key)
-		if o.in != nil {
-			p.keepLocked(o.key, nil)
-		}
-	}
-	p.mu.Unlock()
-	if awaited {
-		o.lost(outcome, why)
-	}
+	return ok && p.calls.cancel(key{session, keyOf(of.Value)})
 }
 
 func (o *observer) lost(outcome, why string) {
@@ -462,172 +342,8 @@ func (o *observer) lost(outcome, why string) {
 	}
 }
 
-// keptAnswer is the substitute for an answer, or nil for none.
-type keptAnswer struct {
-	instead []byte
-	since   time.Time
-	// let is set if the client has the answer. On a resumed stream, only the identical
-	// answer passes again.
-	let bool
-	sum [sha256.Size]byte
-}
-
-func (p *proxy) keepLocked(at key, instead []byte) {
-	if len(instead) > maxAgain {
-		instead = nil
-	}
-	if _, again := p.kept[at]; !again {
-		if len(p.order) >= maxKept {
-			p.forgot = p.forgot || !p.kept[p.order[0]].let
-			p.forgetOldestLocked()
-		}
-		p.order = append(p.order, at)
-	}
-	p.kept[at] = keptAnswer{instead: instead, since: p.o.Now()}
-}
-
-// letLocked notes that an answer has passed.
-func (p *proxy) letLocked(at key, line []byte) {
-	g, ok := p.kept[at]
-	if !ok {
-		return
-	}
-	g.instead, g.let, g.sum = nil, true, sha256.Sum256(bytes.TrimSpace(line))
-	p.kept[at] = g
-}
-
-func (p *proxy) forgetOldestLocked() {
-	delete(p.kept, p.order[0])
-	p.order = slices.Delete(p.order, 0, 1)
-}
-
-// forget ends a session. The server cannot repeat its answers, except on a resumed stream,
-// and the client could resume it under any session.
-func (p *proxy) forget(session string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	maps.DeleteFunc(p.kept, func(at key, _ keptAnswer) bool { return at.session == session })
-	p.order = slices.DeleteFunc(p.order, func(at key) bool {
-		if at.session != session {
-			return false
-		}
-		if p.over[at.id] = struct{}{}; len(p.over) > maxKept {
-			p.forgot = true
-			clear(p.over)
-		}
-		return true
-	})
-}
-
-// elsewhereLocked reports whether a call with an id is under inspection or has a withheld
-// answer, in any session.
-func (p *proxy) elsewhereLocked(id string) bool {
-	if _, over := p.over[id]; over {
-		return true
-	}
-	for at := range p.kept {
-		if at.id == id {
-			return true
-		}
-	}
-	for at, o := range p.observers {
-		if at.id == id && o.in != nil {
-			return true
-		}
-	}
-	return false
-}
-
-// insteadOf returns the substitute for an answer. On a resumed stream, an answer that was
-// withheld in another session has none.
-func (p *proxy) insteadOf(at key, resumed bool) (instead []byte, kept bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	g, kept := p.kept[at]
-	// No answer is one to a call that the server has not got.
-	early := p.deciding[at] != nil && p.observers[at] == nil
-	return g.instead, kept || early || resumed && p.observers[at] == nil && p.elsewhereLocked(at.id)
-}
-
-// letBefore reports whether a line is byte for byte an answer that has passed.
-func (p *proxy) letBefore(at key, line []byte) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	g, kept := p.kept[at]
-	return kept && g.let && g.sum == sha256.Sum256(bytes.TrimSpace(line))
-}
-
-func (p *proxy) loseAll() {
-	p.mu.Lock()
-	all := p.observers
-	p.observers = make(map[key]*observer)
-	p.mu.Unlock()
-	for _, o := range all {
-		o.lost(api.OutcomeUnknown, "the server ended before it answered")
-	}
-}
-
-// owned says how an approval request belongs to this session.
-type owned int
-
-const (
-	// ownWaits marks a request whose call is open and sends the message.
-	ownWaits owned = iota + 1
-	// ownAnswered marks a request whose call was answered.
-	ownAnswered
-)
-
-func (p *proxy) own(id string, how owned) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.mine[id] = how
-}
-
-func (p *proxy) disown(id string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.mine, id)
-}
-
-func (p *proxy) owns(id string) owned {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.mine[id]
-}
-
 // malformed answers an ambiguous message.
 func (p *proxy) malformed(via route, why string) {
 	p.o.Log.Warn("refused a message of the client", "reason", why)
 	via.reject(malformedLine(why))
-}
-
-func malformedLine(why string) []byte {
-	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":%s}}`+"\n", api.String("ocipd: "+why))
-}
-
-// refuse answers a refused call.
-func (p *proxy) refuse(c *toolCall, no *gatelink.Refusal) {
-	p.o.Log.Warn("refused a call", "tool", c.tool, "code", no.Code, "reason", no.Reason)
-	if c.method != "tools/call" {
-		// Only the result of a tool can say that it is an error.
-		c.via.tell(errorLine(c.id, refusedCode, no))
-		return
-	}
-	p.answer(c, true, fmt.Sprintf("ocipd: refused (%s): %s. Nothing was sent, and the tool was not called. Do not retry it or do it another way; tell your user.", no.Code, no.Reason))
-}
-
-// answer answers a call with a text.
-func (p *proxy) answer(c *toolCall, isError bool, text string) {
-	c.via.tell(resultLine(c, isError, text))
-}
-
-func resultLine(c *toolCall, isError bool, text string) []byte {
-	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":%s}],"isError":%t}}`+"\n", c.id, api.String(text), isError)
-}
-
-// progress tells the client that its call is alive.
-func (p *proxy) progress(c *toolCall, n int) {
-	if c.progress != nil {
-		c.via.news(fmt.Appendf(nil, `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d,"message":"ocipd: a person has to approve this"}}`+"\n", c.progress, n))
-	}
 }

@@ -64,7 +64,7 @@ func (p *proxy) bring(ctx context.Context, c *toolCall, m *toolmap.Map, r *toolm
 	}
 	if err := c.via.pass(c.with(arguments, c.answers), o); err != nil {
 		over()
-		p.answer(c, true, "ocipd: the MCP server is gone")
+		c.answer(true, "ocipd: the MCP server is gone")
 	}
 }
 

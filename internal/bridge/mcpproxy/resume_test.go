@@ -131,7 +131,7 @@ func TestLongFramesHaveOneRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &web{proxy: newProxy(t.Context(), withoutDaemon())}
 		w.heard = semaphore.NewWeighted(maxHeldLine)
-		w.watch(&observer{key: key{"s", "3"}, in: func(_ *frame, line []byte) []byte { return line }, spoiled: func(string) []byte { return nil }})
+		w.calls.watch(&observer{key: key{"s", "3"}, in: func(_ *frame, line []byte) []byte { return line }, spoiled: func(string) []byte { return nil }})
 		begin := func(ctx context.Context) (*events, *io.PipeWriter, chan int) {
 			from, to := io.Pipe()
 			e := &events{w: w, ctx: ctx, session: "s", from: from, r: bufio.NewReader(from)}

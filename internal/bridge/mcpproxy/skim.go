@@ -188,7 +188,7 @@ func (u *passage) passed(piece []byte, n int) (pass, said []byte, cut bool) {
 	if !u.skim.wrong {
 		return piece[:n], nil, false
 	}
-	if said, cut = u.p.spoil(u.session, u.resumed, errSkim.Error()); cut {
+	if said, cut = u.p.calls.spoil(u.session, u.resumed, errSkim.Error()); cut {
 		return nil, said, true
 	}
 	if len(u.back) > len(piece)-n {
@@ -205,28 +205,26 @@ func (u *passage) end() (pass, said []byte, cut bool) {
 	pass, u.back = u.back, nil
 	f, err := u.skim.frame()
 	if err != nil {
-		said, cut = u.p.spoil(u.session, u.resumed, errSkim.Error())
+		said, cut = u.p.calls.spoil(u.session, u.resumed, errSkim.Error())
 		return pass, said, cut
 	}
 	if f.method != "" || f.id == nil {
-		note(u.p, u.session, &f)
+		u.p.requests.note(u.session, &f)
 		return pass, nil, false
 	}
 	at := key{u.session, f.key()}
-	if _, kept := u.p.insteadOf(at, u.resumed); kept {
+	if _, kept := u.p.calls.insteadOf(at, u.resumed); kept {
 		return nil, nil, true
 	}
-	o := u.p.take(at)
+	o := u.p.calls.take(at)
 	switch {
 	case o == nil:
-		return pass, nil, !answersOpen(u.p, at, u.resumed)
+		return pass, nil, !u.p.requests.answersOpen(at, u.resumed)
 	case o.done != nil:
 		o.done(api.OutcomeUnknown, "its answer was too long to be looked into")
 	case o.in != nil:
 		said = o.spoiled("its answer had begun before it was asked for")
-		u.p.mu.Lock()
-		u.p.keepLocked(at, said)
-		u.p.mu.Unlock()
+		u.p.calls.keep(at, said)
 		return nil, said, true
 	}
 	return pass, nil, o.own

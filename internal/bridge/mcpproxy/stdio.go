@@ -71,7 +71,7 @@ func run(ctx context.Context, o *Options, endTime time.Duration) error {
 	kill := time.AfterFunc(endTime, stop)
 	defer kill.Stop()
 	ended := <-gone
-	s.loseAll()
+	s.calls.loseAll()
 	s.finish()
 	select {
 	case clientErr := <-s.read:
@@ -185,7 +185,7 @@ func (s *stdio) inspected(line []byte) []byte {
 // long reads the rest of a line: the whole of it while an answer is awaited, and otherwise in parts
 // that pass at once.
 func (s *stdio) long(r *bufio.Reader, line []byte) (err error) {
-	for s.watches(false) && len(line) <= maxHeldLine {
+	for s.calls.watches(false) && len(line) <= maxHeldLine {
 		piece, err := r.ReadSlice('\n')
 		if line = append(line, piece...); !errors.Is(err, bufio.ErrBufferFull) {
 			s.tell(s.inspected(line))
@@ -195,7 +195,7 @@ func (s *stdio) long(r *bufio.Reader, line []byte) (err error) {
 	s.out.Lock()
 	defer s.out.Unlock()
 	if len(line) > maxHeldLine {
-		if lines, spoiled := s.spoil("", false, fmt.Sprintf("the server said something longer than %d bytes", maxHeldLine)); spoiled {
+		if lines, spoiled := s.calls.spoil("", false, fmt.Sprintf("the server said something longer than %d bytes", maxHeldLine)); spoiled {
 			err = skip(r)
 			s.write(lines)
 			return err
@@ -283,8 +283,8 @@ func (s *stdio) toServer(line []byte) error {
 }
 
 func (s *stdio) pass(line []byte, o *observer) error {
-	s.watch(o)
-	if err := s.toServer(line); err != nil && s.unwatch(o.key) != nil {
+	s.calls.watch(o)
+	if err := s.toServer(line); err != nil && s.calls.unwatch(o.key) != nil {
 		return err
 	}
 	// If the server has ended meanwhile, the call is lost with the others.
