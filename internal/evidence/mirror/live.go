@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -132,7 +131,7 @@ func (m *Mirror) takeUp(ctx context.Context, tail uint64) error {
 		if err := f.Close(); err != nil {
 			return fmt.Errorf("cannot close the audit mirror: %w", err)
 		}
-		if _, err := m.setAside(m.layout.live, foreign.cause); err != nil {
+		if _, err := setAside(m.o, m.layout.live, foreign.cause); err != nil {
 			return err
 		}
 		return m.takeUp(ctx, tail)
@@ -182,7 +181,7 @@ func (m *Mirror) read(ctx context.Context, f *os.File, tail uint64) (content, er
 		return c, err
 	}
 	if line == nil {
-		ours, err := m.begins(ctx, f, tail)
+		ours, err := begins(ctx, m.o.Source, f, tail)
 		if err == nil && !ours {
 			return foreign("it is no part of the record that belongs there")
 		}
@@ -192,7 +191,7 @@ func (m *Mirror) read(ctx context.Context, f *os.File, tail uint64) (content, er
 	if err != nil {
 		return foreign("its last line is %w", err)
 	}
-	stored, err := m.stored(ctx, last.Seq)
+	stored, err := stored(ctx, m.o.Source, last.Seq)
 	if err != nil {
 		return c, err
 	}
@@ -222,52 +221,6 @@ func (m *Mirror) read(ctx context.Context, f *os.File, tail uint64) (content, er
 		return foreign("it begins with record %d, which a segment holds", first.Seq)
 	}
 	return content{size: size, base: first.Seq - 1, have: last.Seq, since: first.Time}, nil
-}
-
-// goesOn reports whether a live file continues a segment, or begins directly before the oldest
-// record of the database. It is for a file whose last record retention has removed from the
-// database.
-func (m *Mirror) goesOn(ctx context.Context, prev audit.Hash, last audit.Head) (bool, error) {
-	lines, upTo, err := m.o.Source.LinesAfter(ctx, 0)
-	if err != nil || len(lines) == 0 {
-		return false, err
-	}
-	oldest, err := audit.Parse(lines[0])
-	if err != nil || last.Seq > upTo-uint64(len(lines)) {
-		return false, err
-	}
-	if last.Seq+1 == oldest.Seq {
-		return last.Hash == oldest.Prev, nil
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return slices.ContainsFunc(m.segments, func(s Segment) bool { return s.Hash == prev }), nil
-}
-
-// stored returns a record of the database, or nil.
-func (m *Mirror) stored(ctx context.Context, seq uint64) ([]byte, error) {
-	if seq == 0 || seq > m.o.Source.Head().Seq {
-		return nil, nil
-	}
-	lines, upTo, err := m.o.Source.LinesAfter(ctx, seq-1)
-	if err != nil || len(lines) == 0 || upTo+1-uint64(len(lines)) != seq {
-		return nil, err
-	}
-	return lines[0], nil
-}
-
-// begins reports whether a file without a whole line is empty, or contains the beginning of the
-// record that belongs there.
-func (m *Mirror) begins(ctx context.Context, f *os.File, tail uint64) (bool, error) {
-	piece, err := io.ReadAll(io.NewSectionReader(f, 0, lineBuffer))
-	if err != nil || len(piece) == 0 {
-		return true, err
-	}
-	if tail >= m.o.Source.Head().Seq {
-		return false, nil
-	}
-	lines, _, err := m.o.Source.LinesAfter(ctx, tail)
-	return err == nil && len(lines) > 0 && bytes.HasPrefix(lines[0], piece), err
 }
 
 // lastLine returns the last line with a newline, and its end. A crash left the text after it
@@ -300,12 +253,12 @@ func lastLine(f *os.File) (line []byte, size int64, err error) {
 }
 
 // setAside renames a file that does not belong to the mirror. It may be somebody's evidence.
-func (m *Mirror) setAside(path string, why error) (aside string, err error) {
-	for at := m.o.Clock().UnixNano(); ; at++ {
+func setAside(o *Options, path string, why error) (aside string, err error) {
+	for at := o.Clock().UnixNano(); ; at++ {
 		aside = path + ".foreign-" + strconv.FormatInt(at, 10)
 		switch err := rename(path, aside); {
 		case err == nil:
-			m.log.Error("a file of the audit mirror does not belong to this database: set aside",
+			o.Log.Error("a file of the audit mirror does not belong to this database: set aside",
 				zap.String("file", path), zap.String("as", aside), zap.NamedError("because", why))
 			return aside, nil
 		case !errors.Is(err, fs.ErrExist):
@@ -476,7 +429,7 @@ func (m *Mirror) remake(ctx context.Context, problem string, alien bool) (done s
 		}
 		done = "the missing records are written from the database"
 	default:
-		aside, err := m.setAside(m.layout.live, errors.New("it "+problem))
+		aside, err := setAside(m.o, m.layout.live, errors.New("it "+problem))
 		if err != nil {
 			return "", err
 		}

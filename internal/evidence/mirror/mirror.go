@@ -46,7 +46,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -82,32 +81,22 @@ type Options struct {
 
 // Mirror is an open mirror. Its methods are safe for concurrent use.
 type Mirror struct {
-	o      Options
-	layout layout
-	log    *zap.Logger
+	log *zap.Logger
 
 	// have is the last record in the live file, or the one before it if it is empty.
 	have atomic.Uint64
 	live live
 
-	mu sync.Mutex
-	// segments are those of the manifest. The slice is replaced as a whole.
-	segments []Segment
-	// pending are the segments that are not in it yet, oldest first.
-	pending []span
-	// faults describe problems with segments.
-	faults []string
+	segments
+
+	reasons sync.Mutex
 	// rotating is the reason that the mirror does not rotate, and packing the reason that it does
 	// not compress.
 	rotating, packing string
 
-	// files is held during a change of the manifest and of the files that belong to it.
-	files sync.Mutex
-
-	// loop writes the live file. alarms signals a fault that Check found, and kick signals work for
-	// compression.
-	loop         *follow.Follower
-	alarms, kick chan struct{}
+	// loop writes the live file. alarms signals a fault that Check found.
+	loop   *follow.Follower
+	alarms chan struct{}
 
 	closing   context.Context
 	startStop context.CancelFunc
@@ -137,11 +126,11 @@ func Open(ctx context.Context, o Options) (*Mirror, error) {
 	if o.step == nil {
 		o.step = func(string) {}
 	}
-	m := &Mirror{o: o, layout: newLayout(path), log: o.Log, alarms: make(chan struct{}, 1), kick: make(chan struct{}, 1)}
+	m := &Mirror{segments: segments{o: &o, layout: newLayout(path), kick: make(chan struct{}, 1)}, log: o.Log, alarms: make(chan struct{}, 1)}
 	m.closing, m.startStop = context.WithCancel(context.WithoutCancel(ctx))
 	var tail uint64
 	if err = m.ahead(ctx, o.Source.Head()); err == nil {
-		tail, err = m.loadSegments(ctx)
+		tail, err = m.load(ctx)
 	}
 	if err == nil {
 		err = m.takeUp(ctx, tail)
@@ -189,29 +178,15 @@ func (m *Mirror) Status() Status {
 	if live.Error != "" {
 		s.Problems = append(s.Problems, cannotWrite+": "+live.Error)
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for i := range m.segments {
-		if !m.segments[i].Retired {
-			s.Segments++
-			s.PackedBytes += m.segments[i].PackedBytes
-		}
-	}
-	s.Pending = len(m.pending)
+	m.reasons.Lock()
 	for _, p := range []string{m.rotating, m.packing} {
 		if p != "" {
 			s.Problems = append(s.Problems, p)
 		}
 	}
-	s.Problems = append(s.Problems, m.faults...)
+	m.reasons.Unlock()
+	m.status(&s)
 	return s
-}
-
-// Segments returns the segments of the manifest, oldest first, without the retired ones.
-func (m *Mirror) Segments() []Segment {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(m.segments), func(s Segment) bool { return s.Retired })
 }
 
 // Close writes the present records of the source and ends the mirror. The source must still answer.
@@ -229,27 +204,16 @@ func (m *Mirror) Close(ctx context.Context) (err error) {
 	return err
 }
 
-// fault notes a fault of a segment.
-func (m *Mirror) fault(format string, args ...any) {
-	text := fmt.Sprintf(format, args...)
-	m.log.Error("the audit mirror has a fault", zap.String("problem", text))
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if !slices.Contains(m.faults, text) {
-		m.faults = append(m.faults, text)
-	}
-}
-
 // note notes the reason that some work fails, and logs a change of it.
 func (m *Mirror) note(what string, into *string, err error) {
 	text := ""
 	if err != nil {
 		text = fmt.Sprintf("%s: %v", what, err)
 	}
-	m.mu.Lock()
+	m.reasons.Lock()
 	before := *into
 	*into = text
-	m.mu.Unlock()
+	m.reasons.Unlock()
 	switch {
 	case text == before:
 	case text != "":

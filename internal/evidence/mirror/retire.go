@@ -12,18 +12,18 @@ import (
 
 // Expired returns the oldest segments whose last record is older than a moment. It reads each as a
 // whole and checks it. If one is wrong, it returns an error and the segments before it.
-func (m *Mirror) Expired(ctx context.Context, before time.Time) ([]Segment, error) {
-	return m.verified(ctx, func(s *Segment) bool { return s.LastTime.Before(before) })
+func (ss *segments) Expired(ctx context.Context, before time.Time) ([]Segment, error) {
+	return ss.verified(ctx, func(s *Segment) bool { return s.LastTime.Before(before) })
 }
 
 // verified returns the oldest segments, as long as they are wanted and correct.
-func (m *Mirror) verified(ctx context.Context, wanted func(*Segment) bool) ([]Segment, error) {
+func (ss *segments) verified(ctx context.Context, wanted func(*Segment) bool) ([]Segment, error) {
 	var good []Segment
-	for _, s := range m.Segments() {
+	for _, s := range ss.Segments() {
 		if !wanted(&s) {
 			break
 		}
-		if err := m.Verify(ctx, &s); err != nil {
+		if err := ss.Verify(ctx, &s); err != nil {
 			return good, err
 		}
 		good = append(good, s)
@@ -32,17 +32,17 @@ func (m *Mirror) verified(ctx context.Context, wanted func(*Segment) bool) ([]Se
 }
 
 // Verify reads a listed segment as a whole and compares it with the manifest.
-func (m *Mirror) Verify(ctx context.Context, s *Segment) error {
-	got, err := examine(ctx, m.layout.path(s.File), true)
+func (ss *segments) Verify(ctx context.Context, s *Segment) error {
+	got, err := examine(ctx, ss.layout.path(s.File), true)
 	var bad *unsound
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.As(err, &bad):
-		m.fault("the segment %s differs from the manifest: %v", s.File, err)
+		ss.fault("the segment %s differs from the manifest: %v", s.File, err)
 		return fmt.Errorf("cannot trust the segment %s: %w", s.File, err)
 	case err != nil:
 		return err
 	case !got.same(*s):
-		m.fault("the segment %s differs from the manifest", s.File)
+		ss.fault("the segment %s differs from the manifest", s.File)
 		return fmt.Errorf("cannot trust the segment %s: it is a correct one of the records %d to %d, but not the one in the manifest", s.File, got.First, got.Last)
 	}
 	return nil
@@ -51,40 +51,40 @@ func (m *Mirror) Verify(ctx context.Context, s *Segment) error {
 // Retire removes the oldest segments that hold no record after one, and returns them. It first
 // reads each as a whole. It stops at a wrong segment with an error. The next start finishes a
 // removal that a crash interrupts. The caller must have recorded the removal before.
-func (m *Mirror) Retire(ctx context.Context, upTo uint64) ([]Segment, error) {
-	gone, refused := m.verified(ctx, func(s *Segment) bool { return s.Last <= upTo })
+func (ss *segments) Retire(ctx context.Context, upTo uint64) ([]Segment, error) {
+	gone, refused := ss.verified(ctx, func(s *Segment) bool { return s.Last <= upTo })
 	if len(gone) == 0 {
 		return nil, refused
 	}
-	m.files.Lock()
-	defer m.files.Unlock()
-	marked := slices.Clone(m.segments)
+	ss.files.Lock()
+	defer ss.files.Unlock()
+	marked := slices.Clone(ss.listed)
 	for i := range marked {
 		marked[i].Retired = marked[i].Retired || marked[i].Last <= gone[len(gone)-1].Last
 	}
-	if err := m.save(marked); err != nil {
+	if err := ss.save(marked); err != nil {
 		return nil, errors.Join(refused, err)
 	}
-	m.o.step("segments marked")
-	left, err := m.removeRetired(marked)
-	m.mu.Lock()
-	m.segments = left
-	m.mu.Unlock()
+	ss.o.step("segments marked")
+	left, err := ss.removeRetired(marked)
+	ss.mu.Lock()
+	ss.listed = left
+	ss.mu.Unlock()
 	return gone, errors.Join(refused, err)
 }
 
 // removeRetired removes the files of the marked segments, and then all of them except the newest
 // from the manifest.
-func (m *Mirror) removeRetired(list []Segment) ([]Segment, error) {
+func (ss *segments) removeRetired(list []Segment) ([]Segment, error) {
 	retired := 0
 	for ; retired < len(list) && list[retired].Retired; retired++ {
-		if err := os.Remove(m.layout.path(list[retired].File)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Remove(ss.layout.path(list[retired].File)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return list, fmt.Errorf("cannot remove a segment: %w", err)
 		}
-		m.o.step("segment removed")
+		ss.o.step("segment removed")
 	}
 	if retired > 0 {
-		if err := syncDir(m.layout.dir); err != nil {
+		if err := syncDir(ss.layout.dir); err != nil {
 			return list, err
 		}
 	}
@@ -92,15 +92,15 @@ func (m *Mirror) removeRetired(list []Segment) ([]Segment, error) {
 		return list, nil
 	}
 	left := slices.Clone(list[retired-1:])
-	return left, m.save(left)
+	return left, ss.save(left)
 }
 
 // finishRetiring removes the segments that were marked before a crash.
-func (m *Mirror) finishRetiring(list []Segment, found map[span]files) ([]Segment, error) {
+func (ss *segments) finishRetiring(list []Segment, found map[span]files) ([]Segment, error) {
 	for i := range list {
 		if list[i].Retired {
 			delete(found, list[i].span())
 		}
 	}
-	return m.removeRetired(list)
+	return ss.removeRetired(list)
 }
