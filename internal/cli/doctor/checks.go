@@ -117,7 +117,7 @@ type examination struct {
 // examinations returns all checks, in the order of the report.
 func examinations() []examination {
 	return []examination{
-		{"machine", (*Examiner).machine},
+		{"machine", machine},
 		{"config", (*Examiner).configuration},
 		{"people", (*Examiner).people},
 		{"access", (*Examiner).access},
@@ -240,13 +240,14 @@ func mend(found []Diagnosis, fix bool) (done []Diagnosis) {
 func (d *Examiner) look() {
 	d.lookAt(d.ConfigFile)
 	d.live, d.liveErr, d.other = nil, nil, ""
-	if d.idle() {
+	if d.units().idle() {
 		// A connection would start it.
 		return
 	}
 	ctx, cancel := context.WithTimeout(d.ctx, statusPatience)
 	defer cancel()
-	raw, err := askAt(ctx, d.places.operator, "kernel.status")
+	var raw jsontext.Value
+	err := askAt(ctx, d.places.operator, "kernel.status", nil, &raw)
 	if err == nil {
 		d.live = new(api.Status)
 		err = json.Unmarshal(raw, d.live)
@@ -312,14 +313,13 @@ func (d *Examiner) uncertain() error {
 const statusPatience = 5 * time.Second
 
 // askAt calls a method of the operator socket at a path.
-func askAt(ctx context.Context, path, method string) (raw jsontext.Value, err error) {
+func askAt(ctx context.Context, path, method string, params, result any) error {
 	c, err := client.Dial(ctx, path)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer c.Close()
-	err = c.Call(ctx, method, nil, &raw)
-	return raw, err
+	return c.Call(ctx, method, params, result)
 }
 
 // show writes one diagnosis, as a line of JSON or for a person.

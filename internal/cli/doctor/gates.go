@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
-	"github.com/openclawos/ocipd/internal/api/client"
 	"github.com/openclawos/ocipd/internal/base/term"
 	"github.com/openclawos/ocipd/internal/bridge/integrate"
 )
@@ -33,8 +32,9 @@ func (d *Examiner) gates() (found []Diagnosis) {
 			continue
 		}
 		tried++
-		found = append(found, d.gate(r))
-		found = append(found, staysOpen(d, r)...)
+		g := &gateTest{Runtime: r, ctx: d.ctx, at: d.Gates, operator: d.places.operator}
+		found = append(found, g.test(d.live != nil))
+		found = append(found, g.staysOpen()...)
 	}
 	found = append(found, taskTools(d)...)
 	if tried == 0 && len(found) == 0 {
@@ -63,89 +63,90 @@ func taskTools(d *Examiner) []Diagnosis {
 	return []Diagnosis{passed("OpenClaw: each agent has the tools of its own actor of tasks alone")}
 }
 
-// gate tests the gate of one runtime.
-func (d *Examiner) gate(r *integrate.Runtime) Diagnosis {
-	if d.live == nil {
-		return warned("%s: not tried, since the daemon does not run; its agents send nothing meanwhile", r.Title)
+// gateTest tests the gate of one runtime.
+type gateTest struct {
+	*integrate.Runtime
+	ctx context.Context
+	at  *integrate.Place
+	// operator is the operator socket of the examined daemon.
+	operator string
+}
+
+// test tests whether the gate refuses a canary.
+func (g *gateTest) test(live bool) Diagnosis {
+	if !live {
+		return warned("%s: not tried, since the daemon does not run; its agents send nothing meanwhile", g.Title)
 	}
-	strays, err := r.Strays(d.Gates)
+	strays, err := g.Strays(g.at)
 	if err != nil {
-		return failed("%s: %v", r.Title, err)
+		return failed("%s: %v", g.Title, err)
 	}
 	if len(strays) > 0 {
 		what := make([]string, len(strays))
 		for i := range strays {
 			what[i] = strays[i].String()
 		}
-		return failed("%s: its gate does not hold as it was entered: %s", r.Title, strings.Join(what, "; ")).
-			advise("ocipd integrate %s; what stands in a project's own file, or in the machine's, and a hook of others, take out there", r.Name)
+		return failed("%s: its gate does not hold as it was entered: %s", g.Title, strings.Join(what, "; ")).
+			advise("ocipd integrate %s; what stands in a project's own file, or in the machine's, and a hook of others, take out there", g.Name)
 	}
-	if old := tooOld(d, r); old != nil {
-		return failed("%v", old).advise("install a later version of %s", r.Title)
+	if old := g.tooOld(); old != nil {
+		return failed("%v", old).advise("install a later version of %s", g.Title)
 	}
 	id, err := uuid.NewV7()
 	if err != nil {
-		return failed("%s: %v", r.Title, err)
+		return failed("%s: %v", g.Title, err)
 	}
-	record, err := r.Try(d.ctx, d.Gates, integrate.NewCanary(id.String()), integrate.Records(d.ask))
+	record, err := g.Try(g.ctx, g.at, integrate.NewCanary(id.String()), integrate.Records(func(ctx context.Context, method string, params, result any) error {
+		return askAt(ctx, g.operator, method, params, result)
+	}))
 	switch {
 	case errors.Is(err, integrate.ErrNotSent):
 		return warned("%v", err).advise("try it again: ocipd doctor; whether its gate holds is not known until then")
 	case err != nil:
-		return failed("%v", err).advise("ocipd integrate %s", r.Name)
+		return failed("%v", err).advise("ocipd integrate %s", g.Name)
 	}
-	return passed("%s: a canary was refused, see record %d%s", r.Title, record.Seq, d.trial(r))
+	return passed("%s: a canary was refused, see record %d%s", g.Title, record.Seq, g.trial())
 }
 
 // tooOld returns an error if a runtime asks about calls of tools, and its present version is older than
 // those with a gate that is known to hold.
-func tooOld(d *Examiner, r *integrate.Runtime) error {
-	program := r.Installed(d.Gates)
-	if asks, _, _, err := r.Tools(d.Gates); err != nil || !asks || program == "" {
+func (g *gateTest) tooOld() error {
+	program := g.Installed(g.at)
+	if asks, _, _, err := g.Tools(g.at); err != nil || !asks || program == "" {
 		return err
 	}
-	version := integrate.Version(d.ctx, program)
+	version := integrate.Version(g.ctx, program)
 	if version == "" {
 		return nil // it was known at the integration, and the program has not answered now
 	}
-	return r.Closes(version)
+	return g.Closes(version)
 }
 
 // trial tests about which actions a runtime asks its gate, and names those that it could
 // not test. See [staysOpen] for the others.
-func (d *Examiner) trial(r *integrate.Runtime) string {
-	program := r.Installed(d.Gates)
-	if program == "" || !r.Tries() {
+func (g *gateTest) trial() string {
+	program := g.Installed(g.at)
+	if program == "" || !g.Tries() {
 		return ""
 	}
-	if err := r.TryAsks(d.ctx, d.Gates, program); err != nil {
+	if err := g.TryAsks(g.ctx, g.at, program); err != nil {
 		return fmt.Sprintf("; %v", err)
 	}
 	return ""
 }
 
 // staysOpen warns of actions about which a runtime does not ask its gate.
-func staysOpen(d *Examiner, r *integrate.Runtime) []Diagnosis {
+func (g *gateTest) staysOpen() []Diagnosis {
 	version := ""
-	if program := r.Installed(d.Gates); program != "" && r.Tries() {
-		version = integrate.Version(d.ctx, program)
+	if program := g.Installed(g.at); program != "" && g.Tries() {
+		version = integrate.Version(g.ctx, program)
 	}
-	list, err := r.StaysOpen(d.Gates, version)
+	list, err := g.StaysOpen(g.at, version)
 	if err != nil {
-		return []Diagnosis{failed("%s: %v", r.Title, err)}
+		return []Diagnosis{failed("%s: %v", g.Title, err)}
 	}
 	if len(list) == 0 {
 		return nil
 	}
-	return []Diagnosis{warned("%s: not gated: %s", r.Title, strings.Join(list, "; ")).advise("docs/guides/agent-runtimes.md")}
-}
-
-// ask calls a method of the examined daemon.
-func (d *Examiner) ask(ctx context.Context, method string, params, result any) error {
-	c, err := client.Dial(ctx, d.places.operator)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	return c.Call(ctx, method, params, result)
+	return []Diagnosis{warned("%s: not gated: %s", g.Title, strings.Join(list, "; ")).advise("docs/guides/agent-runtimes.md")}
 }

@@ -55,25 +55,33 @@ func (d *Examiner) log() (found []Diagnosis) {
 	} else if cli.Exists(p.database + ".latched") {
 		found = append(found, warned("the daemon closed the database after a fault (%s.latched says which)", p.database).advise("the next start verifies the whole log"))
 	}
-	signed, problem := d.checkpoint(r, newest)
+	signed, problem := r.checkpoint(newest)
 	found = append(found, problem...)
-	found = append(found, d.reaches(r, head.Seq, newest)...)
-	found = append(found, d.tombstone(r)...)
+	found = append(found, r.reaches(head.Seq, newest)...)
+	found = append(found, r.tombstone()...)
 	return orWell(found, passed("record %d; the last records are chained, the newest checkpoint covers %d and is signed by the key in force", head.Seq, signed))
 }
 
+// examinedLog is the log of the examined daemon.
+type examinedLog struct {
+	logreader.Log
+	ctx    context.Context
+	places *places
+}
+
 // openLog opens the examined log.
-func (d *Examiner) openLog() (logreader.Log, error) {
-	return logreader.Open(d.ctx, d.places.database, func() (string, error) { return d.places.operator, nil })
+func (d *Examiner) openLog() (*examinedLog, error) {
+	r, err := logreader.Open(d.ctx, d.places.database, func() (string, error) { return d.places.operator, nil })
+	return &examinedLog{r, d.ctx, &d.places}, err
 }
 
 // checkpoint checks the newest checkpoint against the current key and the records, and
 // returns how many records it covers.
-func (d *Examiner) checkpoint(r logreader.Log, newest logstore.Signed) (covered uint64, found []Diagnosis) {
+func (l *examinedLog) checkpoint(newest logstore.Signed) (covered uint64, found []Diagnosis) {
 	if newest.Seq == 0 {
 		return 0, []Diagnosis{warned("the log is not signed yet").advise("it is within a minute of its first record, while the daemon runs")}
 	}
-	inForce, err := r.PublicKey(d.ctx)
+	inForce, err := l.PublicKey(l.ctx)
 	if err != nil {
 		return 0, []Diagnosis{failed("%v", err).advise(verifyAdvice)}
 	}
@@ -85,39 +93,39 @@ func (d *Examiner) checkpoint(r logreader.Log, newest logstore.Signed) (covered 
 	if err != nil {
 		return 0, []Diagnosis{failed("the newest checkpoint is not signed by the key in force: %v", err).advise(verifyAdvice)}
 	}
-	root, err := r.RootAt(d.ctx, c.Size)
+	root, err := l.RootAt(l.ctx, c.Size)
 	switch {
 	case err != nil:
 		found = append(found, failed("cannot compare the newest checkpoint with the records: %v", err).advise(verifyAdvice))
 	case root != c.Root:
 		found = append(found, failed("the first %d records are not those that were signed", c.Size).advise(verifyAdvice))
 	}
-	keys, err := keyring.PublicKeys(d.places.keys)
+	keys, err := keyring.PublicKeys(l.places.keys)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		found = append(found, failed("the public key is not in %s", d.places.keys).advise("put the directory back from a backup; where only the public key is gone, a restart writes it again"))
+		found = append(found, failed("the public key is not in %s", l.places.keys).advise("put the directory back from a backup; where only the public key is gone, a restart writes it again"))
 	case err != nil:
-		found = append(found, failed("%v", err).advise("put the directory %s back from a backup, or correct what is wrong with it", d.places.keys))
+		found = append(found, failed("%v", err).advise("put the directory %s back from a backup, or correct what is wrong with it", l.places.keys))
 	case keys[len(keys)-1].Verifier != inForce:
 		found = append(found, failed("%s is not the key that signs this log", keys[len(keys)-1].File).advise("put the right one back from a backup: the daemon does not start with another"))
-	case !cli.Exists(filepath.Join(d.places.keys, "checkpoint.key")):
-		found = append(found, failed("the signing key is not in %s", d.places.keys).advise("put it back from a backup, for the daemon does not start without it"+audit.OrNewLog))
+	case !cli.Exists(filepath.Join(l.places.keys, "checkpoint.key")):
+		found = append(found, failed("the signing key is not in %s", l.places.keys).advise("put it back from a backup, for the daemon does not start without it"+audit.OrNewLog))
 	}
-	return c.Size, append(found, d.digestKeys(r)...)
+	return c.Size, append(found, l.digestKeys()...)
 }
 
 // digestKeys is the file of digest keys in the directory of keys.
 const digestKeys = "digest.json"
 
 // digestKeys checks that the keys of the log's digests are there.
-func (d *Examiner) digestKeys(r logreader.Log) []Diagnosis {
-	path := filepath.Join(d.places.keys, digestKeys)
+func (l *examinedLog) digestKeys() []Diagnosis {
+	path := filepath.Join(l.places.keys, digestKeys)
 	if cli.Exists(path) {
 		return nil
 	}
 	// A page may be empty although others follow.
 	for before, first := uint64(0), true; before > 0 || first; first = false {
-		lines, next, err := r.Query(d.ctx, audit.Filter{Like: audit.Record{ActionType: string(audit.ActionExchange)}}, 0, before, 256)
+		lines, next, err := l.Query(l.ctx, audit.Filter{Like: audit.Record{ActionType: string(audit.ActionExchange)}}, 0, before, 256)
 		if err != nil {
 			return []Diagnosis{failed("cannot look for digests in the log: %v", err).advise(verifyAdvice)}
 		}
@@ -131,8 +139,8 @@ func (d *Examiner) digestKeys(r logreader.Log) []Diagnosis {
 }
 
 // reaches compares the log with the newest checkpoint outside.
-func (d *Examiner) reaches(r logreader.Log, last uint64, newest logstore.Signed) []Diagnosis {
-	path := d.places.checkpoints
+func (l *examinedLog) reaches(last uint64, newest logstore.Signed) []Diagnosis {
+	path := l.places.checkpoints
 	notes, err := checkpoints.Read(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		if newest.Seq == 0 {
@@ -154,10 +162,10 @@ func (d *Examiner) reaches(r logreader.Log, last uint64, newest logstore.Signed)
 	if held.Size == 0 {
 		return nil
 	}
-	root, err := r.RootAt(d.ctx, held.Size)
+	root, err := l.RootAt(l.ctx, held.Size)
 	switch {
 	case errors.Is(err, store.ErrNotFound) && last == 0:
-		return []Diagnosis{failed("the database %s is new and empty, and %s holds a checkpoint of %d records: the one that holds the log is gone", d.places.database, path, held.Size).
+		return []Diagnosis{failed("the database %s is new and empty, and %s holds a checkpoint of %d records: the one that holds the log is gone", l.places.database, path, held.Size).
 			advise("move the empty one aside and put the right one in its place: where it was moved, that file, and else one from a backup")}
 	case errors.Is(err, store.ErrNotFound):
 		return []Diagnosis{failed("%v", checkpoints.Missing(path, last, held.Size)).advise("put the right database back")}
@@ -170,15 +178,15 @@ func (d *Examiner) reaches(r logreader.Log, last uint64, newest logstore.Signed)
 }
 
 // tombstone checks that the mirror also has the tombstone of removed records.
-func (d *Examiner) tombstone(r logreader.Log) []Diagnosis {
-	stone, err := r.Tombstone(d.ctx)
+func (l *examinedLog) tombstone() []Diagnosis {
+	stone, err := l.Tombstone(l.ctx)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
 	}
 	if err != nil {
 		return []Diagnosis{failed("%v", err).advise(verifyAdvice)}
 	}
-	dir := filepath.Dir(d.places.mirror)
+	dir := filepath.Dir(l.places.mirror)
 	path := filepath.Join(dir, checkpoints.TombstoneFile)
 	text, err := os.ReadFile(path)
 	if err == nil && string(text) == stone.Signed {

@@ -14,7 +14,7 @@ import (
 )
 
 // machine checks which facts about peers the kernel can report.
-func (d *Examiner) machine() []Diagnosis {
+func machine(*Examiner) []Diagnosis {
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
 		return []Diagnosis{failed("cannot tell which kernel this is: %v", err).advise("run it on Linux, outside of what hides that, such as a sandbox")}

@@ -42,7 +42,7 @@ func (d *Examiner) people() (found []Diagnosis) {
 	if c.OCIP.LookAlike == "allow" {
 		found = append(found, warned("a message to somebody whose key only looks like a known one goes (ocip.look_alike: allow)").advise("hold it: ocip.look_alike: hold"))
 	}
-	return slices.Concat(found, weighed(c), judged(c), d.known())
+	return slices.Concat(found, weighed(c), judged(c), known(c))
 }
 
 // weighed says what the settings give up that weigh keywords.
@@ -80,9 +80,9 @@ func judged(c *config.Config) []Diagnosis {
 }
 
 // known reports the owners whose own chat is unknown, and whether the directory knows anybody else.
-func (d *Examiner) known() (found []Diagnosis) {
+func known(c *config.Config) (found []Diagnosis) {
 	owners, entries := map[string]bool{}, 0
-	for e := range d.cfg.Contacts {
+	for e := range c.Contacts {
 		entries++
 		if e.Kind == "person" && e.UserID != "" {
 			owners[e.UserID] = true
@@ -93,8 +93,8 @@ func (d *Examiner) known() (found []Diagnosis) {
 			advise("see with whom they spoke: ocipd contacts list; declare somebody: ocipd contacts add"))
 	}
 	var missing []string
-	for i := range d.cfg.Agents {
-		if user := d.cfg.Agents[i].UserID; !owners[user] && !slices.Contains(missing, user) {
+	for i := range c.Agents {
+		if user := c.Agents[i].UserID; !owners[user] && !slices.Contains(missing, user) {
 			missing = append(missing, user)
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"github.com/openclawos/ocipd/internal/base/term"
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/openclawos/ocipd/internal/evidence/keyring"
-	"github.com/openclawos/ocipd/internal/evidence/logreader"
 	"github.com/openclawos/ocipd/internal/store"
 )
 
@@ -55,7 +54,7 @@ func (d *Examiner) alteredOnRecord() []Diagnosis {
 		return []Diagnosis{failed("%v", err)}
 	}
 	defer r.Close()
-	found, err := alteredSinceTheStart(d, r)
+	found, err := r.alteredSinceTheStart()
 	switch {
 	case err != nil:
 		return []Diagnosis{failed("cannot read the log: %v", err).advise(verifyAdvice)}
@@ -66,10 +65,10 @@ func (d *Examiner) alteredOnRecord() []Diagnosis {
 }
 
 // alteredSinceTheStart counts the altered rows on record since the daemon's start.
-func alteredSinceTheStart(d *Examiner, r logreader.Log) (found int, err error) {
+func (l *examinedLog) alteredSinceTheStart() (found int, err error) {
 	const page = 100
 	for before := uint64(0); ; {
-		lines, next, err := r.Query(d.ctx, audit.Filter{Like: audit.Record{ActionType: audit.ActionSecurity}}, 0, before, page)
+		lines, next, err := l.Query(l.ctx, audit.Filter{Like: audit.Record{ActionType: audit.ActionSecurity}}, 0, before, page)
 		if err != nil {
 			return 0, err
 		}

@@ -154,25 +154,39 @@ func (d *Examiner) removeSockets() (did string, err error) {
 	return "rm " + strings.Join(removed, " "), nil
 }
 
-// unitInstalled reports whether the service is installed for this user.
-func (d *Examiner) unitInstalled() bool {
-	return cli.Exists(filepath.Join(d.XDG("XDG_CONFIG_HOME", ".config"), "systemd", "user", systemd.ServiceName))
+// units are the units of the service, which start a daemon for the sockets of this one.
+type units struct {
+	*cli.Process
+	ctx    context.Context
+	socket string
+}
+
+func (d *Examiner) units() *units { return &units{d.Process, d.ctx, d.places.socket} }
+
+// dir is the directory of this user's units.
+func (u *units) dir() string {
+	return filepath.Join(u.XDG("XDG_CONFIG_HOME", ".config"), "systemd", "user")
+}
+
+// installed reports whether the service is installed for this user.
+func (u *units) installed() bool {
+	return cli.Exists(filepath.Join(u.dir(), systemd.ServiceName))
 }
 
 // usualSocket reports whether the sockets are in the units' default place.
-func (d *Examiner) usualSocket() bool {
-	dir := d.Getenv("XDG_RUNTIME_DIR")
-	return dir != "" && d.places.socket == filepath.Join(dir, "openclawos", "kernel.sock")
+func (u *units) usualSocket() bool {
+	dir := u.Getenv("XDG_RUNTIME_DIR")
+	return dir != "" && u.socket == filepath.Join(dir, "openclawos", "kernel.sock")
 }
 
-// unit asks the service manager about a unit; nil if there is no service manager.
-func (d *Examiner) unit(name string) map[string]string {
-	if _, err := exec.LookPath("systemctl"); err != nil || d.Getenv("XDG_RUNTIME_DIR") == "" {
+// show asks the service manager about a unit; nil if there is no service manager.
+func (u *units) show(name string) map[string]string {
+	if _, err := exec.LookPath("systemctl"); err != nil || u.Getenv("XDG_RUNTIME_DIR") == "" {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(d.ctx, statusPatience)
+	ctx, cancel := context.WithTimeout(u.ctx, statusPatience)
 	defer cancel()
-	properties, err := (&service.Manager{Process: d.Process}).ShowUnit(ctx, name)
+	properties, err := (&service.Manager{Process: u.Process}).ShowUnit(ctx, name)
 	if err != nil {
 		return nil
 	}
@@ -180,19 +194,20 @@ func (d *Examiner) unit(name string) map[string]string {
 }
 
 // idle reports whether the service manager holds the sockets and has not started the daemon.
-func (d *Examiner) idle() bool {
-	if !d.usualSocket() || !d.unitInstalled() && (&service.Manager{Process: d.Process}).Packaged() == "" {
+func (u *units) idle() bool {
+	if !u.usualSocket() || !u.installed() && (&service.Manager{Process: u.Process}).Packaged() == "" {
 		return false
 	}
-	socket, unit := d.unit(systemd.SocketName), d.unit(systemd.ServiceName)
+	socket, unit := u.show(systemd.SocketName), u.show(systemd.ServiceName)
 	return socket["ActiveState"] == "active" && unit["ActiveState"] == "inactive"
 }
 
 // service checks the units of the service, if there are any.
 func (d *Examiner) service() (found []Diagnosis) {
-	unit := d.unit(systemd.ServiceName)
+	u := d.units()
+	unit := u.show(systemd.ServiceName)
 	switch {
-	case unit == nil && d.unitInstalled():
+	case unit == nil && u.installed():
 		return []Diagnosis{warned("the units are installed, and no systemd user manager answers here").
 			advise("log in on the machine itself, or: loginctl enable-linger %s", currentUser())}
 	case unit == nil:
@@ -205,7 +220,7 @@ func (d *Examiner) service() (found []Diagnosis) {
 		found = append(found, failed("%s failed (%s)", systemd.ServiceName, unit["Result"]).
 			advise("journalctl --user -u ocipd -n 20; then: systemctl --user reset-failed ocipd.service ocipd.socket && systemctl --user start ocipd.socket ocipd.service"))
 	case "active", "reloading":
-		if d.live != nil && unit["MainPID"] != strconv.Itoa(d.live.PID) && d.usualSocket() {
+		if d.live != nil && unit["MainPID"] != strconv.Itoa(d.live.PID) && u.usualSocket() {
 			found = append(found, warned("the daemon that answers (pid %d) is not the service's (pid %s)", d.live.PID, unit["MainPID"]).advise("stop one of them"))
 		}
 	}
