@@ -23,7 +23,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func (t *command) newBoard() *cobra.Command {
+func newBoard(t *command) *cobra.Command {
 	var every time.Duration
 	c := &cobra.Command{
 		Use:     "board",
@@ -224,7 +224,7 @@ func person(b bool) int {
 	return 0
 }
 
-func (t *command) newTimeline() *cobra.Command {
+func newTimeline(t *command) *cobra.Command {
 	return t.about(&cobra.Command{
 		Use:     "timeline TASK",
 		Aliases: []string{"log"},

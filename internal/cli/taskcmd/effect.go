@@ -19,7 +19,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func (t *command) newEffectList() *cobra.Command {
+func newEffectList(t *command) *cobra.Command {
 	return t.about(&cobra.Command{
 		Use:     "list TASK",
 		Example: "  ocipd task effect list tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7",
@@ -41,7 +41,7 @@ func (t *command) newEffectList() *cobra.Command {
 	})
 }
 
-func (t *command) newEffectRun() *cobra.Command {
+func newEffectRun(t *command) *cobra.Command {
 	var id, key, digest, file string
 	var compensation bool
 	var wait int
@@ -132,11 +132,7 @@ func writeToken(file, text string) error {
 // runs starts an effect and prints its state. If the caller has to do the effect, it prints
 // the token or writes it to the file.
 func (t *command) runs(ctx context.Context, p *taskapi.RunEffectParams, file string) error {
-	raw, err := t.ask(ctx, "task.run_effect", p)
-	if err != nil {
-		return err
-	}
-	r, err := decoded[taskapi.EffectRun](raw)
+	r, raw, err := asked[taskapi.EffectRun](ctx, t, "task.run_effect", p)
 	if err != nil {
 		return err
 	}
@@ -159,7 +155,7 @@ func (t *command) runs(ctx context.Context, p *taskapi.RunEffectParams, file str
 	return err
 }
 
-func (t *command) newEffectFinish() *cobra.Command {
+func newEffectFinish(t *command) *cobra.Command {
 	var p taskapi.FinishEffectParams
 	var id, file, receipt string
 	c := &cobra.Command{
@@ -214,7 +210,7 @@ func (t *command) lastRun(ctx context.Context, id, effect string) (int, error) {
 	return len(v.Effects[i].Runs), nil
 }
 
-func (t *command) newEffectSettle() *cobra.Command {
+func newEffectSettle(t *command) *cobra.Command {
 	var p taskapi.SettleEffectParams
 	var id string
 	c := &cobra.Command{
@@ -256,19 +252,7 @@ func (t *command) settle(ctx context.Context, p *taskapi.SettleEffectParams) err
 	if p.EffectID != "" && !slices.ContainsFunc(v.Effects, func(e task.Effect) bool { return e.ID == p.EffectID }) {
 		return fmt.Errorf("the task has no effect %s", p.EffectID)
 	}
-	type unknown struct {
-		effect *task.Effect
-		run    *task.Run
-	}
-	var found []unknown
-	for i := range v.Effects {
-		e := &v.Effects[i]
-		for n := range e.Runs {
-			if r := &e.Runs[n]; r.State == task.EffectUncertain && (p.EffectID == "" || e.ID == p.EffectID) && (p.Run == 0 || p.Run == r.Number) {
-				found = append(found, unknown{e, r})
-			}
-		}
-	}
+	found := unknownRuns(v, p)
 	switch {
 	case len(found) == 0 && p.EffectID == "":
 		return fmt.Errorf("nothing of task %s is unknown", p.TaskID)
@@ -284,7 +268,7 @@ func (t *command) settle(ctx context.Context, p *taskapi.SettleEffectParams) err
 		one.EffectID, one.Run = u.effect.ID, u.run.Number
 		asks := one.Outcome == "" && t.Asks()
 		if !t.asJSON || asks {
-			fmt.Fprint(t.Stderr, unknownRun(u.effect, u.run))
+			fmt.Fprint(t.Stderr, u)
 		}
 		if asks {
 			if one.Outcome, err = t.Question(in, "was it done? (done or failed)", ""); err != nil {
@@ -307,8 +291,27 @@ func (t *command) settles(ctx context.Context, p taskapi.SettleEffectParams) err
 	return t.do(ctx, "task.settle_effect", &p, func(*taskapi.View) string { return p.EffectID + " is settled as " + p.Outcome })
 }
 
-// unknownRun describes a run with an unknown outcome.
-func unknownRun(e *task.Effect, r *task.Run) string {
+// unknownRun is a run whose outcome is unknown.
+type unknownRun struct {
+	effect *task.Effect
+	run    *task.Run
+}
+
+// unknownRuns are the runs with an unknown outcome that are to be settled.
+func unknownRuns(v *taskapi.View, p *taskapi.SettleEffectParams) (found []unknownRun) {
+	for i := range v.Effects {
+		e := &v.Effects[i]
+		for n := range e.Runs {
+			if r := &e.Runs[n]; r.State == task.EffectUncertain && (p.EffectID == "" || e.ID == p.EffectID) && (p.Run == 0 || p.Run == r.Number) {
+				found = append(found, unknownRun{e, r})
+			}
+		}
+	}
+	return found
+}
+
+func (u unknownRun) String() string {
+	e, r := u.effect, u.run
 	var b strings.Builder
 	what := e.RequestedAction
 	action := e.Command
@@ -325,7 +328,7 @@ func unknownRun(e *task.Effect, r *task.Run) string {
 	return b.String()
 }
 
-func (t *command) newEffectKill() *cobra.Command {
+func newEffectKill(t *command) *cobra.Command {
 	var p taskapi.KillEffectParams
 	var id string
 	c := &cobra.Command{
@@ -347,7 +350,7 @@ func (t *command) newEffectKill() *cobra.Command {
 	return c
 }
 
-func (t *command) newEffectCancel() *cobra.Command {
+func newEffectCancel(t *command) *cobra.Command {
 	var id string
 	c := &cobra.Command{
 		Use:               "cancel EFFECT",

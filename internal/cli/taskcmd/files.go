@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func (t *command) newFiles() *cobra.Command {
+func newFiles(t *command) *cobra.Command {
 	return &cobra.Command{
 		Use:     "files DIR",
 		Example: "  ocipd task files workflows\n  cp -r workflows/ocipd-tasks ~/.claude/skills/",
@@ -27,7 +27,7 @@ ocipd-tasks-zh in Chinese, for OpenClaw, Claude Code, Codex and other clients; o
 for Lobster; and ocip-protocol.prose.md and ocip-protocol.prose for OpenProse. A file that is
 there with another content is not replaced, and the exit code is 1.`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error { return t.files(args[0]) },
+		RunE: func(_ *cobra.Command, args []string) error { return writeFiles(t, args[0]) },
 	}
 }
 
@@ -49,7 +49,8 @@ func protocolFiles() ([]skill.File, error) {
 	return list, err
 }
 
-func (t *command) files(dir string) error {
+// writeFiles writes the files of the protocol into a folder.
+func writeFiles(t *command, dir string) error {
 	list, err := protocolFiles()
 	if err != nil {
 		return err

@@ -68,11 +68,7 @@ func give(ctx context.Context, t *command, p *taskapi.GrantParams, file string) 
 	if err := takesToken(file); err != nil {
 		return err
 	}
-	raw, err := t.ask(ctx, "task.grant", p)
-	if err != nil {
-		return err
-	}
-	g, err := decoded[taskapi.Granted](raw)
+	g, _, err := asked[taskapi.Granted](ctx, t, "task.grant", p)
 	if err != nil {
 		return err
 	}
@@ -173,11 +169,7 @@ sees them. "ocipd task revoke-grant" ends one.`,
 func grantsInForce(ctx context.Context, t *command, p *taskapi.GrantsParams) ([]taskapi.GrantLine, error) {
 	all := []taskapi.GrantLine{}
 	for {
-		raw, err := t.ask(ctx, "task.grants", p)
-		if err != nil {
-			return nil, err
-		}
-		page, err := decoded[taskapi.Grants](raw)
+		page, _, err := asked[taskapi.Grants](ctx, t, "task.grants", p)
 		if err != nil {
 			return nil, err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func (t *command) newImport() *cobra.Command {
+func newImport(t *command) *cobra.Command {
 	var tenant, level string
 	var apply, dryRun bool
 	c := &cobra.Command{
@@ -91,7 +92,7 @@ func (t *command) importProject(ctx context.Context, dir string, apply bool, p *
 	if t.asJSON {
 		err = t.PrintJSON(r)
 	} else {
-		err = t.printImport(r, p, apply)
+		err = r.print(t.Stdout, t.Screen(), p, apply)
 	}
 	switch {
 	case err != nil:
@@ -161,9 +162,8 @@ func again(dir string, p *taskapi.ImportParams) string {
 	return strings.Join(words, " ")
 }
 
-// printImport prints the report for a person.
-func (t *command) printImport(r *importReport, p *taskapi.ImportParams, apply bool) error {
-	scr := t.Screen()
+// print prints the report for a person.
+func (r *importReport) print(w io.Writer, scr term.Screen, p *taskapi.ImportParams, apply bool) error {
 	table := &term.Table{Columns: []term.Column{
 		{Title: "WAS", Least: 8}, {Title: "BECOMES", Whole: true}, {Title: "TITLE", Least: 12}, {Title: "TO MEND", Least: 24, Below: true, Fold: true},
 	}}
@@ -188,7 +188,7 @@ func (t *command) printImport(r *importReport, p *taskapi.ImportParams, apply bo
 			table.Note(term.Plain(one.TaskID))
 		}
 	}
-	if err := table.Write(t.Stdout, scr); err != nil {
+	if err := table.Write(w, scr); err != nil {
 		return err
 	}
 	for _, part := range []struct {
@@ -202,21 +202,21 @@ func (t *command) printImport(r *importReport, p *taskapi.ImportParams, apply bo
 		if len(part.notes) == 0 {
 			continue
 		}
-		fmt.Fprintf(t.Stdout, "\n%s\n", part.title)
+		fmt.Fprintf(w, "\n%s\n", part.title)
 		for _, n := range part.notes {
-			fmt.Fprintf(t.Stdout, "  %s\n", term.OneLine(n.String()))
+			fmt.Fprintf(w, "  %s\n", term.OneLine(n.String()))
 		}
 	}
 	what := imported(r)
 	switch {
 	case len(r.Tasks) == 0 && len(r.Project.Faults) == 0:
-		fmt.Fprintf(t.Stdout, "%s has no tasks of the first version: there is no %s, %s or %s/ID.md\n", term.Printable(r.Directory), taskimport.Blackboard, taskimport.Issues, taskimport.Specs)
+		fmt.Fprintf(w, "%s has no tasks of the first version: there is no %s, %s or %s/ID.md\n", term.Printable(r.Directory), taskimport.Blackboard, taskimport.Issues, taskimport.Specs)
 	case len(r.Project.Faults) > 0:
-		fmt.Fprintf(t.Stdout, "\nnothing was changed: %s would be imported once the files are mended\n", what)
+		fmt.Fprintf(w, "\nnothing was changed: %s would be imported once the files are mended\n", what)
 	case !apply:
-		fmt.Fprintf(t.Stdout, "\nnothing was changed; to import %s: %s\n", what, again(r.Directory, p))
+		fmt.Fprintf(w, "\nnothing was changed; to import %s: %s\n", what, again(r.Directory, p))
 	case r.Applied:
-		fmt.Fprintf(t.Stdout, "\n%s\n", what)
+		fmt.Fprintf(w, "\n%s\n", what)
 	}
 	return nil
 }

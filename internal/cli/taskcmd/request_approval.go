@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func (t *command) newRequestApproval() *cobra.Command {
+func newRequestApproval(t *command) *cobra.Command {
 	r := &approvalRequest{command: t}
 	c := &cobra.Command{
 		Use: "request-approval [-- PROGRAM [ARGUMENT...]]",
@@ -70,22 +70,18 @@ func (r *approvalRequest) ask(ctx context.Context, argv []string) error {
 			return err
 		}
 	}
-	raw, err := r.command.ask(ctx, "task.request_approval", p)
-	if err != nil {
-		return err
-	}
-	asked, err := decoded[taskapi.ApprovalRequested](raw)
+	made, _, err := asked[taskapi.ApprovalRequested](ctx, r.command, "task.request_approval", p)
 	if err != nil {
 		return err
 	}
 	if !r.asJSON {
-		_, err := fmt.Fprintf(r.Stdout, "approval %s is %s\n", asked.ApprovalID, asked.Status)
+		_, err := fmt.Fprintf(r.Stdout, "approval %s is %s\n", made.ApprovalID, made.Status)
 		return err
 	}
 	return r.PrintJSON(lobsterRequest{
-		ApprovalRequested: *asked, IdempotencyKey: r.key, ActionDigest: asked.RequestDigest,
+		ApprovalRequested: *made, IdempotencyKey: r.key, ActionDigest: made.RequestDigest,
 		RequiresApproval: lobsterPrompt{
-			Prompt: "Approve: " + p.RequestedAction, Items: []lobsterItem{{asked.ApprovalID, *planned}}, Preview: p.RequestedAction + " (" + p.Kind + ")",
+			Prompt: "Approve: " + p.RequestedAction, Items: []lobsterItem{{made.ApprovalID, *planned}}, Preview: p.RequestedAction + " (" + p.Kind + ")",
 		},
 	})
 }

@@ -24,7 +24,7 @@ import (
 // runEvery is the interval of checks while a run waits.
 const runEvery = time.Second
 
-func (t *command) newRun() *cobra.Command {
+func newRun(t *command) *cobra.Command {
 	r := &taskRun{command: t}
 	c := &cobra.Command{
 		Use: "run [TASK…]",

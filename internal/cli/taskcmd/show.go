@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func (t *command) newShow() *cobra.Command {
+func newShow(t *command) *cobra.Command {
 	return t.about(&cobra.Command{
 		Use: "show TASK", Aliases: []string{"get"},
 		Example: "  ocipd task show tsk_01a1fe46-d68f-77d6-9611-d5a7674802c7",

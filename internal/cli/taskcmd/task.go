@@ -46,12 +46,12 @@ begins with its code, such as GUARD_FAILED.`,
 	c.PersistentFlags().StringVar(&t.tokenFile, "token-file", "", "act by the grant whose token stands in `FILE`")
 	c.PersistentFlags().BoolVar(&t.asJSON, "json", false, "print the answer as JSON")
 	circuit := cli.Group(&cobra.Command{Use: "circuit", Short: "open or close a task's circuit"})
-	circuit.AddCommand(t.newCircuitOpen(), t.newCircuitClose())
+	circuit.AddCommand(newCircuitOpen(t), newCircuitClose(t))
 	effect := cli.Group(&cobra.Command{Use: "effect", Short: "plan, list, run, finish, settle, cancel and end a task's effects"})
-	effect.AddCommand(newEffectPlan(t), t.newEffectList(), t.newEffectRun(), t.newEffectFinish(), t.newEffectSettle(), t.newEffectCancel(), t.newEffectKill())
+	effect.AddCommand(newEffectPlan(t), newEffectList(t), newEffectRun(t), newEffectFinish(t), newEffectSettle(t), newEffectCancel(t), newEffectKill(t))
 	c.AddCommand(
-		t.newCreate(), t.newList(), t.newShow(), t.newTimeline(), t.newBoard(), t.newUpdate(), t.newTransition(), t.newStartAttempt(), t.newFinishAttempt(), t.newArtifact(), t.newCheckpoint(), newReview(t),
-		t.newRequestApproval(), t.newRun(), t.newWait(), newReady(t), newClaim(t), newGrant(t), newGrants(t), newRevokeGrant(t), t.newImport(), t.newFiles(), circuit, effect,
+		newCreate(t), newList(t), newShow(t), newTimeline(t), newBoard(t), newUpdate(t), newTransition(t), newStartAttempt(t), newFinishAttempt(t), newArtifact(t), newCheckpoint(t), newReview(t),
+		newRequestApproval(t), newRun(t), newWait(t), newReady(t), newClaim(t), newGrant(t), newGrants(t), newRevokeGrant(t), newImport(t), newFiles(t), circuit, effect,
 	)
 	t.completes(c)
 	return c
@@ -131,6 +131,15 @@ func answered[T any](ctx context.Context, t *command, method string, params any,
 		return err
 	}
 	return show(said)
+}
+
+// asked makes one call, and returns its answer, also raw.
+func asked[T any](ctx context.Context, t *command, method string, params any) (said *T, raw jsontext.Value, err error) {
+	if raw, err = t.ask(ctx, method, params); err != nil {
+		return nil, nil, err
+	}
+	said, err = decoded[T](raw)
+	return said, raw, err
 }
 
 func decoded[T any](raw jsontext.Value) (*T, error) {
@@ -245,11 +254,7 @@ func (t *command) about(c *cobra.Command, run func(ctx context.Context, id strin
 
 // view reads a task.
 func (t *command) view(ctx context.Context, id string) (*taskapi.View, jsontext.Value, error) {
-	raw, err := t.ask(ctx, "task.get", &taskapi.GetParams{Ref: taskapi.Ref{TaskID: id}})
-	if err != nil {
-		return nil, nil, err
-	}
-	v, err := decoded[taskapi.View](raw)
+	v, raw, err := asked[taskapi.View](ctx, t, "task.get", &taskapi.GetParams{Ref: taskapi.Ref{TaskID: id}})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -265,7 +270,7 @@ func (t *command) view(ctx context.Context, id string) (*taskapi.View, jsontext.
 
 func write(id string) taskapi.Write { return taskapi.Write{Ref: taskapi.Ref{TaskID: id}} }
 
-func (t *command) newCreate() *cobra.Command {
+func newCreate(t *command) *cobra.Command {
 	var file, key string
 	c := &cobra.Command{
 		Use: "create -f FILE",
@@ -314,7 +319,7 @@ what it lacks is listed.`,
 	return c
 }
 
-func (t *command) newList() *cobra.Command {
+func newList(t *command) *cobra.Command {
 	var p taskapi.ListParams
 	var phase string
 	var all bool

@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func (t *command) newUpdate() *cobra.Command {
+func newUpdate(t *command) *cobra.Command {
 	var title, file string
 	var priority int
 	var labels, depends []string
@@ -84,7 +84,7 @@ func (t *command) me(ctx context.Context) (name, role string, err error) {
 	return t.attached(ctx, path, token)
 }
 
-func (t *command) newTransition() *cobra.Command {
+func newTransition(t *command) *cobra.Command {
 	var reason string
 	c := &cobra.Command{
 		Use:     "transition TASK PHASE",
@@ -114,7 +114,7 @@ func (t *command) newTransition() *cobra.Command {
 	return c
 }
 
-func (t *command) newStartAttempt() *cobra.Command {
+func newStartAttempt(t *command) *cobra.Command {
 	p := taskapi.StartAttemptParams{Phase: task.Executing}
 	c := t.about(&cobra.Command{
 		Use:     "start-attempt TASK",
@@ -139,7 +139,7 @@ func (t *command) newStartAttempt() *cobra.Command {
 	return c
 }
 
-func (t *command) newFinishAttempt() *cobra.Command {
+func newFinishAttempt(t *command) *cobra.Command {
 	var p taskapi.FinishAttemptParams
 	c := t.about(&cobra.Command{
 		Use:     "finish-attempt TASK",
@@ -187,7 +187,7 @@ func (t *command) underway(ctx context.Context, id, attempt string) (string, err
 	return v.CurrentAttempt, nil
 }
 
-func (t *command) newArtifact() *cobra.Command {
+func newArtifact(t *command) *cobra.Command {
 	var p taskapi.ArtifactParams
 	c := &cobra.Command{
 		Use:               "artifact TASK URI",
@@ -217,7 +217,7 @@ func (t *command) newArtifact() *cobra.Command {
 	return c
 }
 
-func (t *command) newCheckpoint() *cobra.Command {
+func newCheckpoint(t *command) *cobra.Command {
 	p := taskapi.CheckpointParams{}
 	var payload string
 	c := t.about(&cobra.Command{
@@ -263,7 +263,7 @@ func given(flag, text string) (jsontext.Value, error) {
 	return v, nil
 }
 
-func (t *command) newWait() *cobra.Command {
+func newWait(t *command) *cobra.Command {
 	var phases []string
 	var approval string
 	var timeout time.Duration
@@ -336,7 +336,7 @@ func (t *command) waited(v *taskapi.View, state string) error {
 	return err
 }
 
-func (t *command) newCircuitOpen() *cobra.Command {
+func newCircuitOpen(t *command) *cobra.Command {
 	var reason string
 	c := t.about(&cobra.Command{
 		Use:     "open TASK",
@@ -353,7 +353,7 @@ func (t *command) newCircuitOpen() *cobra.Command {
 	return c
 }
 
-func (t *command) newCircuitClose() *cobra.Command {
+func newCircuitClose(t *command) *cobra.Command {
 	var reason, to string
 	c := t.about(&cobra.Command{
 		Use:     "close TASK",
