@@ -24,7 +24,7 @@ func times(p *parser) (*node, error) {
 	case p.pos < len(p.src) && letter(p.src[p.pos]):
 		return p.reference()
 	}
-	return nil, p.fail(p.pos, "%s stands where a number belongs: “repeat” takes how often, and “loop” a condition", p.shown())
+	return nil, fail(p.pos, "%s stands where a number belongs: “repeat” takes how often, and “loop” a condition", p.shown())
 }
 
 // repeat checks a repeat.

@@ -330,7 +330,7 @@ func (c *checker) units(list []*unit) {
 // scripts reads and checks the scripts of a unit.
 func (c *checker) scripts(u *unit, functions map[string]*unit, tools map[string]bool, legacy bool) {
 	for _, s := range u.scripts {
-		p := &parser{src: s.text, legacy: legacy, found: func(at int, format string, args ...any) { c.add(s.at+at, Error, format, args...) }}
+		p := &parser{legacy: legacy, scanner: scanner{src: s.text, found: func(at int, format string, args ...any) { c.add(s.at+at, Error, format, args...) }}}
 		list := p.script()
 		k := &program{checker: c, unit: u, at: s.at, functions: functions, tools: tools, legacy: legacy, open: u.open || s.delegation}
 		k.check(list)

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/openclawos/ocipd/internal/base/text"
 	"github.com/openclawos/ocipd/internal/task"
 )
 
@@ -188,15 +187,7 @@ func (k *program) statement(n *node, s *scope) {
 			k.bind(s, n, kind)
 		}
 	case kindAssign:
-		k.value(n.value, s)
-		switch kind, ok, later := s.find(n.name); {
-		case later:
-			k.error(n.nameAt, "%s is another branch's, and there after the join", quote(n.name))
-		case !ok && !k.open:
-			k.error(n.nameAt, "%s is not bound: let binds a name", quote(n.name))
-		case ok && kind != boundLet:
-			k.error(n.nameAt, "%s is %s, and is not assigned to", quote(n.name), kind)
-		}
+		k.assignment(n, s)
 	case kindReturn:
 		k.value(n.value, s)
 	case kindThrow:
@@ -218,22 +209,38 @@ func (k *program) statement(n *node, s *scope) {
 	case kindChoice:
 		k.choice(n, s)
 	case kindTry:
-		k.statements(n.body, inner(s), false)
-		for _, clause := range n.items {
-			within := inner(s)
-			for _, name := range clause.targets {
-				k.bind(within, name, boundError)
-			}
-			if clause.kind == kindCatch {
-				k.catching++
-			}
-			k.statements(clause.body, within, false)
-			if clause.kind == kindCatch {
-				k.catching--
-			}
-		}
+		k.try(n, s)
 	default:
 		k.value(n, s)
+	}
+}
+
+func (k *program) assignment(n *node, s *scope) {
+	k.value(n.value, s)
+	switch kind, ok, later := s.find(n.name); {
+	case later:
+		k.error(n.nameAt, "%s is another branch's, and there after the join", quote(n.name))
+	case !ok && !k.open:
+		k.error(n.nameAt, "%s is not bound: let binds a name", quote(n.name))
+	case ok && kind != boundLet:
+		k.error(n.nameAt, "%s is %s, and is not assigned to", quote(n.name), kind)
+	}
+}
+
+func (k *program) try(n *node, s *scope) {
+	k.statements(n.body, inner(s), false)
+	for _, clause := range n.items {
+		within := inner(s)
+		for _, name := range clause.targets {
+			k.bind(within, name, boundError)
+		}
+		if clause.kind == kindCatch {
+			k.catching++
+		}
+		k.statements(clause.body, within, false)
+		if clause.kind == kindCatch {
+			k.catching--
+		}
 	}
 }
 
@@ -350,11 +357,7 @@ func (k *program) choice(n *node, s *scope) {
 		}
 		labels[o.name] = true
 		if onPhase && !slices.Contains(phases, o.name) {
-			hint := ": there are " + strings.Join(phases, ", ")
-			if near := text.Nearest(o.name, phases, text.Near(o.name)); near != "" {
-				hint = ": did you mean " + quote(near) + "?"
-			}
-			k.refuse(o.at, "%s is no phase%s", quote(o.name), hint)
+			k.refuse(o.at, "%s is no phase%s", quote(o.name), nearest(o.name, phases, ": there are "+strings.Join(phases, ", ")))
 		}
 		k.statements(o.body, inner(s), false)
 	}
@@ -469,10 +472,10 @@ func (k *program) property(p *node, s *scope) {
 	k.value(p.value, s)
 }
 
-// retries checks retry and backoff.
-func (k *program) retries(props []*node) (retry *node) {
-	var backoff *node
-	for _, p := range props {
+// retries checks retry and backoff of a call or a session.
+func (k *program) retries(n *node) {
+	var retry, backoff *node
+	for _, p := range n.props {
 		switch p.name {
 		case "retry":
 			retry = p
@@ -491,16 +494,15 @@ func (k *program) retries(props []*node) (retry *node) {
 	if backoff != nil && retry == nil {
 		k.warn(backoff.at, "backoff says nothing without retry")
 	}
-	return retry
+	if retry != nil && roleOf(n.name) == string(task.Executor) {
+		k.rule(Warning, retry.at, "%s is tried again without the store's seeing it: attempts, their leases and the circuit are its own", quote(n.name))
+	}
 }
 
 func (k *program) call(n *node, s *scope) {
-	retry := k.retries(n.props)
+	k.retries(n)
 	for _, p := range n.props {
 		k.property(p, s)
-	}
-	if retry != nil && roleOf(n.name) == string(task.Executor) {
-		k.rule(Warning, retry.at, "%s is tried again without the store's seeing it: attempts, their leases and the circuit are its own", quote(n.name))
 	}
 	k.says(n.name, n.props)
 	f := k.functions[n.name]
@@ -528,30 +530,18 @@ func (k *program) call(n *node, s *scope) {
 func (k *program) session(n *node, s *scope) {
 	agent := k.agents[n.name]
 	if n.name != "" && agent == nil {
-		hint := ""
-		var names []string
-		for name := range k.agents {
-			names = append(names, name)
-		}
-		slices.Sort(names)
-		if near := text.Nearest(n.name, names, text.Near(n.name)); near != "" {
-			hint = ": did you mean " + quote(near) + "?"
-		}
-		k.error(n.nameAt, "there is no agent %s%s", quote(n.name), hint)
+		k.error(n.nameAt, "there is no agent %s%s", quote(n.name), nearest(n.name, slices.Sorted(maps.Keys(k.agents)), ""))
 	}
 	if n.kind == kindResume && agent != nil && !persistent(agent) {
 		k.error(n.nameAt, "the agent %s is not persistent, so that there is nothing to resume", quote(n.name))
 	}
-	retry := k.retries(n.props)
+	k.retries(n)
 	k.value(n.value, s)
 	for _, p := range n.props {
 		if !slices.Contains([]string{"prompt", "model", "context", "retry", "backoff"}, p.name) {
 			k.error(p.nameAt, "a %s has no property %s: there are prompt, model, context, retry and backoff", n.kind, quote(p.name))
 		}
 		k.property(p, s)
-	}
-	if retry != nil && roleOf(n.name) == string(task.Executor) {
-		k.rule(Warning, retry.at, "%s is tried again without the store's seeing it: attempts, their leases and the circuit are its own", quote(n.name))
 	}
 	props := n.props
 	if n.value != nil {
