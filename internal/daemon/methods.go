@@ -13,6 +13,7 @@ import (
 	"github.com/openclawos/ocipd/internal/kernel"
 	"github.com/openclawos/ocipd/internal/kernel/logquery"
 	"github.com/openclawos/ocipd/internal/task/taskapi"
+	"github.com/openclawos/ocipd/internal/task/taskservice"
 )
 
 // client is the caller of the apps' methods: one app's connection.
@@ -143,7 +144,7 @@ func (d *Daemon) granted(ctx context.Context, s taskSession, method string) (gra
 	who.While(func(ctx context.Context) error {
 		_, err := d.granted(ctx, s, method)
 		return err
-	}, lasts)
+	}, func(ctx context.Context) error { return taskservice.Stands(ctx, d.tasks.Load(), grant.ID) }, lasts)
 	return who, nil
 }
 

@@ -95,7 +95,7 @@ func (d *Daemon) startTasks(ctx context.Context) error {
 	d.runner = newRunners(d)
 	made, err := taskservice.New(ctx, taskservice.Options{
 		Store: d.store, Keys: d.recordKeys, Search: d.index, Approvals: d.kernel.Approvals, Config: tasksConfig(d.cfg, seal, held),
-		Private: d.privateFolders(), Agent: d.kernel.Grantable, Paused: d.kernel.ActorPaused, Deciding: d.kernel.Deciding, Revoked: d.kernel.Exempt.End, Runner: d.runner, Note: d.kernel.NoteActor, Boot: d.boot[:min(len(d.boot), bootName)],
+		Private: d.privateFolders(), Agent: d.kernel.Grantable, Paused: d.kernel.ActorPaused, Deciding: d.kernel.Deciding, Revoking: d.kernel.Replacing, Revoked: d.kernel.Exempt.End, Runner: d.runner, Note: d.kernel.NoteActor, Boot: d.boot[:min(len(d.boot), bootName)],
 		Program: registry.Program,
 		Commit: func(c *store.Change) (store.Receipt, error) {
 			receipt, err := d.store.Commit(c)

@@ -38,7 +38,7 @@ func (c *Client) dispatch(ctx context.Context, p *api.DispatchParams, agent stri
 			return result, s.forbidden(k.apps, api.Errorf(api.Forbidden, "%s", err), p)
 		}
 		if carried {
-			s.still, s.redeems = func() error { return connected(ctx) }, s.app.Redeems()
+			s.still, s.redeems = func(bool) error { return connected(ctx) }, s.app.Redeems()
 		}
 		m, result, err = k.say(ctx, s, p)
 		return result, err
@@ -99,10 +99,11 @@ func (k *ruleset) send(m *outgoing) (api.DispatchResult, error) {
 	// From here on the message is decided, even if its sender disconnects.
 	unlock := k.state.Lock(m.sender.InstanceID, m.other())
 	defer unlock()
-	if err := m.still.check(); err != nil {
+	done, err := m.still.decides(k.pauses)
+	if err != nil {
 		return api.DispatchResult{}, err
 	}
-	defer k.pauses.Deciding()()
+	defer done()
 	if k.inForce.Load() != k {
 		// They were replaced while interceptors were asked.
 		return api.DispatchResult{}, hooks.ErrReplaced

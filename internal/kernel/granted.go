@@ -23,9 +23,10 @@ type Granted struct {
 	agent  *Agent
 	grant  string
 	peer   api.Peer
-	// still checks the grant again, and lasts is its end.
-	still func(context.Context) error
-	lasts time.Time
+	// still checks the grant again, holds does so without a lock, as [remains] does, and lasts is
+	// its end.
+	still, holds func(context.Context) error
+	lasts        time.Time
 }
 
 // Grantable returns the tenant of an agent that a grant can name, or an error if there is none.
@@ -68,10 +69,11 @@ func (k *Kernel) Granted(agent, tenant, grant string, peer api.Peer) (*Granted, 
 	return g, nil
 }
 
-// While sets the function that checks the grant again when it may have changed, and the grant's
-// latest end. Zero means that the end is unknown.
-func (g *Granted) While(still func(context.Context) error, lasts time.Time) {
-	g.still, g.lasts = still, lasts
+// While sets the function that checks the grant again when it may have changed, one that does so
+// without a lock, while no grant is revoked, and the grant's latest end. Zero means that the end is
+// unknown.
+func (g *Granted) While(still, holds func(context.Context) error, lasts time.Time) {
+	g.still, g.holds, g.lasts = still, holds, lasts
 	g.Reader.While(still)
 }
 
@@ -135,16 +137,27 @@ func (g *Granted) keeps(key, asked string) func(*store.Change, *api.DispatchResu
 // speaker is the process that speaks for the agent. Keep enters the answer into the change of a
 // message. The message is decided even if the process disconnects.
 func (g *Granted) speaker(ctx context.Context, keep func(*store.Change, *api.DispatchResult) error) speaker {
-	return speaker{appID: g.agent.App, sender: g.agent, grantID: g.grant, keep: keep, still: func() error { return g.still(context.WithoutCancel(ctx)) }}
+	return speaker{appID: g.agent.App, sender: g.agent, grantID: g.grant, keep: keep, still: g.again(context.WithoutCancel(ctx))}
+}
+
+// again checks the grant again.
+func (g *Granted) again(ctx context.Context) remains {
+	return func(deciding bool) error {
+		if deciding {
+			return g.holds(ctx)
+		}
+		return g.still(ctx)
+	}
 }
 
 // delivers checks again a process that delivers by itself: its connection, and its grant.
 func (g *Granted) delivers(ctx context.Context) remains {
-	return func() error {
+	again := g.again(ctx)
+	return func(deciding bool) error {
 		if err := connected(ctx); err != nil {
 			return err
 		}
-		return g.still(ctx)
+		return again(deciding)
 	}
 }
 
@@ -157,7 +170,7 @@ func (g *Granted) renew() error {
 	if err != nil {
 		return err
 	}
-	now.While(g.still, g.lasts)
+	now.While(g.still, g.holds, g.lasts)
 	*g = *now
 	return nil
 }

@@ -48,7 +48,7 @@ func (c *Client) queue(ctx context.Context, p *api.QueueParams, named string, ca
 			app: c.App(), appID: c.App().ID(), agent: agent, key: p.SessionKey, content: p.Text, metadata: p.Metadata, runID: k.newID(), dispatchID: k.newID(), halves: p.Halves,
 		}
 		if carried {
-			in.carried = func() error { return connected(ctx) }
+			in.carried = func(bool) error { return connected(ctx) }
 		}
 		return k.bring(ctx, in)
 	})
@@ -383,11 +383,12 @@ func (k inbound) observeReceived(in *incoming, receipt store.Receipt, r *audit.R
 
 // take records an inbound message and lets the commit deliver it to its agent.
 func (k inbound) take(in *incoming, change *store.Change, expires time.Time) (api.QueueResult, error) {
-	if err := in.carried.check(); err != nil {
+	done, err := in.carried.decides(k.pauses)
+	if err != nil {
 		return api.QueueResult{}, err
 	}
+	defer done()
 	ctx, now := context.Background(), k.now()
-	defer k.pauses.Deciding()()
 	if k.inForce.Load() != k.ruleset {
 		return api.QueueResult{}, hooks.ErrReplaced
 	}

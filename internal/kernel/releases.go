@@ -32,10 +32,11 @@ func redeem(ctx context.Context, k *ruleset, app string, p *api.RedeemParams, st
 	if unknown == nil {
 		defer k.exchanges.Lock(r)()
 	}
-	if err := still.check(); err != nil {
+	done, err := still.decides(k.pauses)
+	if err != nil {
 		return api.RedeemAnswer{}, err
 	}
-	defer k.pauses.Deciding()()
+	defer done()
 	answer, err := k.releases.Redeem(ctx, app, p, may)
 	if err != nil && unknown == nil && !k.asked(r) {
 		return api.RedeemAnswer{}, noneToRedeem(p.ApprovalID)

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/approval/pause"
 	"github.com/openclawos/ocipd/internal/kernel/exchangehints"
 	"github.com/openclawos/ocipd/internal/kernel/registry"
 	"github.com/openclawos/ocipd/internal/ocip"
@@ -36,14 +37,32 @@ type speaker struct {
 
 // remains checks once more, after a call has waited, whether its caller may act: a grant may have
 // been revoked, or a runtime may have left. It may take the lock of a task, which comes before
-// [pause.Pauses.Deciding] and after the lock of a message's two ends.
-type remains func() error
+// [pause.Pauses.Deciding] and after the lock of a message's two ends. With deciding set it takes no
+// lock, since the caller has that of the pauses.
+type remains func(deciding bool) error
 
 func (r remains) check() error {
 	if r == nil {
 		return nil
 	}
-	return r()
+	return r(false)
+}
+
+// decides checks a caller, and keeps pauses and revocations of grants from beginning until done is
+// called: whatever is committed before that was decided for somebody who may act.
+func (r remains) decides(p *pause.Pauses) (done func(), err error) {
+	if err := r.check(); err != nil {
+		return nil, err
+	}
+	done = p.Deciding()
+	if r == nil {
+		return done, nil
+	}
+	if err := r(true); err != nil {
+		done()
+		return nil, err
+	}
+	return done, nil
 }
 
 // connected is the check for a caller that delivers by itself.

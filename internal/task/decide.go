@@ -40,6 +40,8 @@ type Grant struct {
 	Research bool   `json:"research,omitzero"`
 	Agent    string `json:"agent,omitzero"`
 	IssuedBy string `json:"issued_by"`
+	// Under is the grant by which its giver acted, if that is an actor with one. It ends with that one.
+	Under string `json:"under,omitzero"`
 	// Issuers are the actors that have given it: the giver, the giver of that grant, and so on. A
 	// person is none. IssuedUID and IssuedFrom are the user and process that gave it.
 	Issuers    []string `json:"issuers,omitempty"`

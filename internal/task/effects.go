@@ -640,6 +640,9 @@ func (c IssueGrant) decide(d *draft) error {
 	if g.Agent != "" {
 		e.made("agent", g.Agent)
 	}
+	if g.Under != "" {
+		e.made("under", g.Under)
+	}
 	e.AttemptID = g.AttemptID
 	d.silent = true
 	return nil

@@ -2848,6 +2848,7 @@ export interface TaskGrantLine {
   tools: string[];
   bind?: string;
   holder?: TaskHolder;
+  under?: string;
   issued_by: string;
   issued_at: string;
   expires_at: string;

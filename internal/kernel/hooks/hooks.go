@@ -87,8 +87,8 @@ type Raised struct {
 	Context api.HookContext
 	Data    api.Object
 	// Still, if set, refuses a process that may not ask for the agent any more. It may take the lock
-	// of a task, which comes before [pause.Pauses.Deciding].
-	Still func() error
+	// of a task, which comes before [pause.Pauses.Deciding], and takes none if it is deciding.
+	Still func(deciding bool) error
 }
 
 // Take handles a hook that is about no message. Without permission the agent must not act, and
@@ -113,8 +113,8 @@ func (h *Hooks) Take(ctx context.Context, p *Raised, rules *Rules) (api.EmitAnsw
 	}
 	// While interceptors were asked, somebody may have paused the agent, or replaced the rules.
 	defer h.o.Pauses.Deciding()()
-	if h.o.InForce() != rules {
-		return api.EmitAnswer{}, ErrReplaced
+	if err := stands(h, p, rules); err != nil {
+		return api.EmitAnswer{}, err
 	}
 	if v := h.paused(p.Agent, about.ChannelID); v != nil {
 		denied = v
@@ -164,6 +164,18 @@ func (h *Hooks) Take(ctx context.Context, p *Raised, rules *Rules) (api.EmitAnsw
 	return result, nil
 }
 
+// stands refuses a hook that is decided under rules which are not in force any more, or for a process
+// that may not ask any more.
+func stands(h *Hooks, p *Raised, rules *Rules) error {
+	if h.o.InForce() != rules {
+		return ErrReplaced
+	}
+	if p.Still == nil {
+		return nil
+	}
+	return p.Still(true)
+}
+
 // weigh asks interceptors and the policy about a tool call. It returns the denial, if there is one.
 func (h *Hooks) weigh(ctx context.Context, p *Raised, about api.HookContext, rules *Rules, r *audit.Record) (denied *ocip.Verdict, err error) {
 	if p.Hook != api.ToolExecuting {
@@ -174,7 +186,7 @@ func (h *Hooks) weigh(ctx context.Context, p *Raised, about api.HookContext, rul
 	}
 	if err == nil && p.Still != nil {
 		// Meanwhile somebody may have revoked the grant.
-		err = p.Still()
+		err = p.Still(false)
 	}
 	return denied, err
 }

@@ -70,11 +70,13 @@ type GrantLine struct {
 	AttemptID string    `json:"attempt_id,omitzero"`
 	Tools     []string  `json:"tools"`
 	// Bind says whom the token is bound to, and Holder who that is: nobody yet if it is absent.
-	Bind      string       `json:"bind,omitzero"`
-	Holder    *task.Holder `json:"holder,omitempty"`
-	IssuedBy  string       `json:"issued_by"`
-	IssuedAt  time.Time    `json:"issued_at"`
-	ExpiresAt time.Time    `json:"expires_at"`
+	Bind   string       `json:"bind,omitzero"`
+	Holder *task.Holder `json:"holder,omitempty"`
+	// Under is the grant with which this one ends, since its giver acted by that one.
+	Under     string    `json:"under,omitzero"`
+	IssuedBy  string    `json:"issued_by"`
+	IssuedAt  time.Time `json:"issued_at"`
+	ExpiresAt time.Time `json:"expires_at"`
 	// LastUsedAt is absent if neither this run of the daemon nor the newest records know of a use.
 	LastUsedAt time.Time `json:"last_used_at,omitzero"`
 }

@@ -573,5 +573,8 @@ func (t *Tasks) grantRecord(event string, g *task.Grant, who *task.Actor) *audit
 	if g.Agent != "" {
 		r.Details["agent"] = g.Agent
 	}
+	if g.Under != "" {
+		r.Details["under"] = g.Under
+	}
 	return r
 }

@@ -43,7 +43,11 @@ func (t *Tasks) act(ctx context.Context, id string, who *task.Actor, build func(
 	}
 	// Building the command may have taken as long as an actor likes, because of files. A pause
 	// waits from here on.
-	defer t.deciding(who)()
+	done, err := t.deciding(ctx, who, at, command)
+	if err != nil {
+		return nil, store.Receipt{}, err
+	}
+	defer done()
 	out, change, err := t.decide(ctx, at, command, who)
 	if err != nil {
 		return nil, store.Receipt{}, err
@@ -71,14 +75,28 @@ func (t *Tasks) write(change *store.Change, at *task.Task, out *task.Outcome, mo
 	return out, receipt, nil
 }
 
-// deciding keeps pauses from beginning while an actor's call is decided and committed,
-// until the function that it returns is called. A pause, and with it every message, waits for
-// that: no file is read meanwhile, and no lock taken that somebody else can have.
-func (t *Tasks) deciding(who *task.Actor) (done func()) {
-	if who.Role == task.Operator || who.Role == task.Daemon {
-		return func() {}
+// deciding keeps pauses, and revocations of grants, from beginning while an actor's call is decided
+// and committed, until the function that it returns is called. A pause, and with it every message,
+// waits for that: no file is read meanwhile, and no lock taken that somebody else can have. It
+// refuses an actor whose grant was revoked meanwhile. The task, nil for none, is locked.
+//
+// A revocation waits for the decisions in progress, so that nobody who was checked before it commits
+// after it.
+func (t *Tasks) deciding(ctx context.Context, who *task.Actor, at *task.Task, command task.Command) (done func(), err error) {
+	_, revokes := command.(task.RevokeGrant)
+	switch {
+	case revokes:
+		done = t.o.Revoking()
+	case who.Role == task.Operator || who.Role == task.Daemon:
+		return func() {}, nil
+	default:
+		done = t.o.Deciding()
 	}
-	return t.o.Deciding()
+	if err := holds(ctx, t, who, at); err != nil {
+		done()
+		return nil, err
+	}
+	return done, nil
 }
 
 // paused is the refusal of an actor's texts while a person has paused it: other actors read the

@@ -101,21 +101,28 @@ func grantLine(ctx context.Context, t *Tasks, stored *taskstore.Grant, actor str
 	if actor != "" && g.Actor != actor && g.Agent != actor || !g.RevokedAt.IsZero() {
 		return nil, nil
 	}
-	if g.TaskID != "" {
-		over, err := ended(ctx, t, g)
-		if err != nil || over {
-			return nil, err
-		}
+	if over, err := ended(ctx, t, g); err != nil || over {
+		return nil, err
 	}
 	used, err := lastUse(ctx, t, g)
 	return &taskapi.GrantLine{
 		GrantID: g.ID, Actor: g.Actor, Role: g.Role, Agent: g.Agent, TenantID: g.Tenant, TaskID: g.TaskID, AttemptID: g.AttemptID, Tools: toolsOf(g), Bind: g.Bind, Holder: g.Holder,
-		IssuedBy: g.IssuedBy, IssuedAt: g.IssuedAt, ExpiresAt: g.ExpiresAt, LastUsedAt: used,
+		Under: g.Under, IssuedBy: g.IssuedBy, IssuedAt: g.IssuedAt, ExpiresAt: g.ExpiresAt, LastUsedAt: used,
 	}, err
 }
 
-// ended reports whether a grant's task, attempt or subject is over.
+// ended reports whether a grant's task, attempt or subject is over, or the grant that it was given
+// under.
 func ended(ctx context.Context, t *Tasks, g *task.Grant) (bool, error) {
+	if err := stands(ctx, t, g, nil); err != nil {
+		if api.AsError(err).Code == api.Unauthorized {
+			return true, nil
+		}
+		return false, err
+	}
+	if g.TaskID == "" {
+		return false, nil
+	}
 	defer t.locks.Lock(g.TaskID)()
 	at, err := t.loadLocked(ctx, g.TaskID)
 	if errors.Is(err, store.ErrNotFound) || err != nil && api.AsError(err).Code == api.NotFound {

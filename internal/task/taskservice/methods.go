@@ -375,7 +375,8 @@ func (s *Session) Grant(ctx context.Context, p *taskapi.GrantParams) (taskapi.Gr
 	})
 }
 
-// issues records the giver of a grant, and the givers of that one's grant.
+// issues records the giver of a grant, and the givers of that one's grant, which this one does not
+// outlive.
 func (s *Session) issues(who *task.Actor, g *task.Grant) {
 	uid, _, _ := s.peer.Credentials()
 	n := int(uid)
@@ -387,72 +388,12 @@ func (s *Session) issues(who *task.Actor, g *task.Grant) {
 	if who.Role != task.Operator {
 		g.Issuers = append([]string{who.Name}, who.By.Issuers...)
 	}
-}
-
-// RevokeGrant answers task.revoke_grant.
-func (s *Session) RevokeGrant(ctx context.Context, p *taskapi.RevokeGrantParams) (taskapi.Changed, error) {
-	who := s.as(ctx, p.TaskID)
-	if err := s.t.mayRevoke(ctx, p.TaskID, who); err != nil {
-		return taskapi.Changed{}, err
-	}
-	defer s.t.o.Revoked()
-	defer s.t.lockGrant(p.GrantID)()
-	stored, err := s.t.rows.Grant(ctx, p.GrantID)
-	if errors.Is(err, store.ErrNotFound) || err == nil && stored.TaskID != p.TaskID {
-		return taskapi.Changed{}, api.Errorf(api.NotFound, "there is no grant %s of this task", p.GrantID)
-	}
-	g := new(task.Grant)
-	if err == nil {
-		err = json.Unmarshal(stored.Body, g)
-	}
-	if err != nil {
-		return taskapi.Changed{}, err
-	}
-	g.RevokedAt = s.t.o.Now().UTC()
-	more := func(change *store.Change) error {
-		body, err := json.Marshal(g)
-		change.Add(taskstore.Grant{ID: g.ID, Token: stored.Token, TaskID: g.TaskID, ExpiresAt: g.ExpiresAt, Body: body}.Rows())
-		// Before the task's lock is free again.
-		change.OnDurable(func(store.Receipt) { s.t.grants.Remove(g.ID) })
-		return err
-	}
-	return once(ctx, s, "task.revoke_grant", p, nil, func(keep func(*store.Change, taskapi.Changed) error) (taskapi.Changed, error) {
-		if p.TaskID == "" {
-			change := &store.Change{Records: []*audit.Record{s.t.grantRecord("grant.revoked", g, who)}}
-			if err := errors.Join(more(change), keep(change, taskapi.Changed{})); err != nil {
-				return taskapi.Changed{}, err
-			}
-			receipt, err := s.t.o.Commit(change)
-			return taskapi.Changed{AuditSeq: told(who, receipt).Seq}, err
+	if by := who.Grant; by != nil {
+		g.Under = by.ID
+		if by.ExpiresAt.Before(g.ExpiresAt) {
+			g.ExpiresAt = by.ExpiresAt
 		}
-		out, receipt, err := s.t.act(ctx, p.TaskID, who, always(task.RevokeGrant{ID: g.ID}), func(change *store.Change, out *task.Outcome) error {
-			return errors.Join(more(change), keep(change, changed(out, store.Receipt{})))
-		})
-		if err != nil {
-			return taskapi.Changed{}, err
-		}
-		return changed(out, receipt), nil
-	})
-}
-
-// mayRevoke refuses a caller that may not revoke grants of a task, or grants without one. It looks at
-// no grant, so that the refusal does not tell whether there is one.
-func (t *Tasks) mayRevoke(ctx context.Context, id string, who *task.Actor) error {
-	if id == "" {
-		if who.Role == task.Operator {
-			return nil
-		}
-		return t.refused(nil, who, nil, &task.Refusal{Code: task.NotPermitted, Message: "a grant without a task is an operator's to revoke"})
 	}
-	defer t.locks.Lock(id)()
-	at, err := t.loadLocked(ctx, id)
-	if err != nil {
-		return err
-	}
-	if err := at.May(who); err != nil {
-		return t.refused(at, who, nil, err)
-	}
-	return nil
 }
 
 func (s *Session) withFile(ctx context.Context, c task.Command) func(*task.Task) (task.Command, error) {

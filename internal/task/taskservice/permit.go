@@ -134,7 +134,11 @@ func (t *Tasks) permit(ctx context.Context, q *permission) (result taskapi.Permi
 			return result, nil, err
 		}
 	}
-	defer t.deciding(q.who)()
+	done, err := t.deciding(ctx, q.who, q.at, nil)
+	if err != nil {
+		return result, nil, err
+	}
+	defer done()
 	if r := t.paused(nil, q.who); r != nil {
 		return result, nil, t.refused(q.at, q.who, &task.World{}, r)
 	}

@@ -177,12 +177,12 @@ func (s *Session) who(ctx context.Context, authorized bool) (*caller, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := c.actor(now.Actor)
 	if now.Actor == "" {
 		// It works on no task. The agent's own user and program are the kernel's to check.
 		return &caller{Actor: task.Actor{Name: now.Agent, Tenant: now.Tenant, Grant: now}, peer: s.peer}, nil
 	}
-	if a == nil || a.Role != now.Role || a.Tenant != now.Tenant {
+	a := c.actor(now.Actor)
+	if !a.is(now.Role, now.Tenant) {
 		return nil, api.Errorf(api.Unauthorized, "the grant's actor %s is not configured as it was", now.Actor)
 	}
 	return &caller{Actor: task.Actor{Name: a.Name, Role: a.Role, Tenant: a.Tenant, Grant: now, By: s.principal(a.Name, a, now)}, peer: s.peer}, s.bound(a)
@@ -267,7 +267,7 @@ func (s *Session) Attach(ctx context.Context, p *taskapi.AttachParams) (taskapi.
 	a := &Actor{Name: now.Agent, Tenant: now.Tenant}
 	if now.Actor != "" {
 		a = s.t.config.Load().actor(now.Actor)
-		if a == nil || a.Role != now.Role || a.Tenant != now.Tenant {
+		if !a.is(now.Role, now.Tenant) {
 			return taskapi.Attached{}, errToken()
 		}
 		if err := s.bound(a); err != nil {
@@ -292,12 +292,17 @@ func (s *Session) hold(ctx context.Context, a *Actor, id string) error {
 	t := s.t
 	defer t.lockGrant(id)()
 	defer t.grants.Remove(id)
+	// A grant can end with another one, whose lock is not this one's.
+	defer t.o.Deciding()()
 	stored, err := t.rows.Grant(ctx, id)
 	if err != nil {
 		return err
 	}
 	g := new(task.Grant)
 	if err := json.Unmarshal(stored.Body, g); err != nil {
+		return err
+	}
+	if err := stands(ctx, t, g, nil); err != nil {
 		return err
 	}
 	change := &store.Change{}
@@ -374,11 +379,10 @@ func (t *Tasks) grantOf(ctx context.Context, id string) (*task.Grant, error) {
 	if err != nil {
 		return nil, err
 	}
-	now := t.o.Now()
-	if over(g, nil, now) {
-		return nil, errToken()
+	if err := stands(ctx, t, g, nil); err != nil {
+		return nil, err
 	}
-	use(t.uses, id, now)
+	use(t.uses, id, t.o.Now())
 	if g.TaskID == "" {
 		return g, nil
 	}
@@ -387,10 +391,7 @@ func (t *Tasks) grantOf(ctx context.Context, id string) (*task.Grant, error) {
 	if err != nil {
 		return nil, err
 	}
-	if over(g, at, now) {
-		return nil, errToken()
-	}
-	return g, nil
+	return g, stands(ctx, t, g, at)
 }
 
 // over reports whether a grant ended, by itself or with its task, nil for none.
@@ -406,27 +407,60 @@ func over(g *task.Grant, at *task.Task, now time.Time) bool {
 	return a == nil || a.Status != task.AttemptAborted || a != at.Last()
 }
 
-// holds refuses an actor whose grant ended since the call began. The task is locked, so that a grant of
-// the task does not end between this and the commit.
+// holds refuses an actor whose grant ended since the call began. The task, nil for none, is locked, so
+// that a grant of the task does not end with it between this and the commit.
 func holds(ctx context.Context, t *Tasks, who *task.Actor, at *task.Task) error {
 	if who.Grant == nil {
 		return nil
 	}
-	g, cached := t.grants.Get(who.Grant.ID)
-	if !cached {
-		// The lock of the grant comes before the task's, so the grant is not kept in memory here.
-		var err error
-		if g, err = readGrant(ctx, t, who.Grant.ID); err != nil {
+	g, err := seenGrant(ctx, t, who.Grant.ID)
+	if err != nil {
+		return err
+	}
+	return stands(ctx, t, g, at)
+}
+
+// Stands refuses a grant that was revoked or has expired, or that another one has ended with. It takes
+// no lock: while no grant is revoked ([Options.Revoking]), that is so until the caller is done.
+func Stands(ctx context.Context, t *Tasks, id string) error {
+	g, err := seenGrant(ctx, t, id)
+	if err != nil {
+		return err
+	}
+	return stands(ctx, t, g, nil)
+}
+
+// seenGrant returns a grant as it is stored, without its lock, and so without keeping it in memory.
+func seenGrant(ctx context.Context, t *Tasks, id string) (*task.Grant, error) {
+	if g, ok := t.grants.Get(id); ok {
+		return g, nil
+	}
+	return readGrant(ctx, t, id)
+}
+
+// stands refuses a grant that has ended by itself, with its task, which is nil for none, or with what
+// it was given under: the grant by which its giver acted, that one's, and so on, or a giver that is no
+// orchestrator of the tenant any more.
+func stands(ctx context.Context, t *Tasks, g *task.Grant, at *task.Task) (err error) {
+	c, now := t.config.Load(), t.o.Now()
+	for {
+		of := at
+		if at == nil || g.TaskID != at.ID {
+			of = nil
+		}
+		if over(g, of, now) {
+			return errToken()
+		}
+		if len(g.Issuers) > 0 && !c.actor(g.Issuers[0]).is(task.Orchestrator, g.Tenant) {
+			return errToken()
+		}
+		if g.Under == "" {
+			return nil
+		}
+		if g, err = seenGrant(ctx, t, g.Under); err != nil {
 			return err
 		}
 	}
-	if g.TaskID != at.ID {
-		at = nil
-	}
-	if over(g, at, t.o.Now()) {
-		return errToken()
-	}
-	return nil
 }
 
 // toolsOf are the tools of a grant: its own, or its role's and its agent's.

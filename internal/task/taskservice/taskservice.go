@@ -41,6 +41,11 @@ type Actor struct {
 	Exe               string
 }
 
+// is reports whether an actor, nil for none, has a role in a tenant.
+func (a *Actor) is(role task.Role, tenant string) bool {
+	return a != nil && a.Role == role && a.Tenant == tenant
+}
+
 // Config is the part of a configuration for tasks. It does not change.
 type Config struct {
 	Actors []Actor
@@ -129,6 +134,9 @@ type Options struct {
 	// Deciding keeps pauses from beginning until the function that it returns is called.
 	Paused   func(app, agent string) (reason string, paused bool)
 	Deciding func() (done func())
+	// Revoking waits for decisions in progress, and keeps others from beginning until the function
+	// that it returns is called.
+	Revoking func() (done func())
 	// Revoked is called when a grant was revoked, before that is answered.
 	Revoked func()
 	Runner  Runner
@@ -152,7 +160,7 @@ type Tasks struct {
 	matrix map[string]task.Roles
 	locks  keylock.Locks
 	// deps is held while dependencies change, so that no two changes make a circle. Locks are
-	// taken in one order: that of a grant, of a request's key, of an origin, of dependencies, of a
+	// taken in one order: that of a request's key, of a grant, of an origin, of dependencies, of a
 	// permission, of a task, of pauses ([Tasks.deciding]).
 	deps sync.Mutex
 	// cache holds tasks as they are stored. One is read and replaced under its lock.

@@ -73,7 +73,11 @@ func (s *Session) Create(ctx context.Context, p *taskapi.CreateParams) (taskapi.
 				return none, err
 			}
 		}
-		defer t.deciding(who)()
+		done, err := t.deciding(ctx, who, nil, command)
+		if err != nil {
+			return none, err
+		}
+		defer done()
 		out, change, err := t.decide(ctx, nil, command, who)
 		if err != nil {
 			return none, err

@@ -351,6 +351,13 @@ func (s Tasks) Grants(ctx context.Context, task, after string, now time.Time, li
 		})
 }
 
+// GrantsUnder returns the ids of the grants that were given under a grant, unless they were revoked or
+// have expired.
+func (s Tasks) GrantsUnder(ctx context.Context, id string, now time.Time) ([]string, error) {
+	return db.Rows(ctx, s.db, "the grants", `SELECT id FROM grants WHERE expires_at > ? AND json_extract(body, '$.under') = ? AND json_extract(body, '$.revoked_at') IS NULL ORDER BY id`,
+		[]any{now.UnixMilli(), id}, db.ScanText)
+}
+
 // Grant returns a grant with all that is stored of it.
 func (s Tasks) Grant(ctx context.Context, id string) (Grant, error) {
 	if err := s.store.Agrees(ctx, fold.TaskGrants, id); err != nil {

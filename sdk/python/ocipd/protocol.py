@@ -2605,6 +2605,7 @@ class TaskGrantLine(_TaskGrantLine, total=False):
     attempt_id: str
     bind: str
     holder: 'TaskHolder'
+    under: str
     last_used_at: str
 
 
