@@ -708,6 +708,9 @@ type Named struct {
 	// workspace, for names inside a longer text, and for the names of a compensation, since the
 	// command itself may have changed those files.
 	Digest string `json:"digest,omitzero"`
+	// Absent is set for a file that was not there, and which a person therefore has not seen. The
+	// command does not begin once it is there.
+	Absent bool `json:"absent,omitzero"`
 }
 
 // BoundPair is the files of an effect that an approval names: its command's, and its

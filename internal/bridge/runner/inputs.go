@@ -64,9 +64,9 @@ func (o *shimOrder) named() error {
 	if o.Compensation {
 		return nil
 	}
-	approved, names := make(map[task.Named]bool), make(map[string]bool)
+	approved, names, absent := make(map[task.Named]bool), make(map[string]bool), make(map[string]bool)
 	for _, n := range o.Bound.Named {
-		names[n.Path] = true
+		names[n.Path], absent[n.Path] = true, n.Absent
 		if approved[commandfiles.Key(n)] = true; n.Digest == "" {
 			continue
 		}
@@ -86,10 +86,11 @@ func (o *shimOrder) named() error {
 	now := make(map[task.Named]bool)
 	for _, file := range o.place().Besides(&o.Action, o.Bound.Inputs) {
 		key := commandfiles.Key(file.Named)
-		if file.Whole && !approved[key] {
-			if names[key.Path] {
-				return elsewhere(key.Path)
-			}
+		switch came := absent[key.Path] && !file.Absent; {
+		case !came && (!file.Whole || approved[key]):
+		case !came && names[key.Path]:
+			return elsewhere(key.Path)
+		default:
 			return fmt.Errorf("%s, which the command names, was not there when it was approved: ask for it anew", key.Path)
 		}
 		now[key] = file.Whole || key.Leads != ""

@@ -125,6 +125,11 @@ func TestRunsTheFileThatWasShown(t *testing.T) {
 			argv: []string{"/bin/bash", "-c", ":"}, env: "../loose.sh",
 			change: func(t *testing.T, work, _ string) { edit(t, work+"/../loose.sh") }, want: "is not what was approved",
 		},
+		"file of a text that came": {
+			argv:   []string{"/bin/sh", "-c", "test -f new.sh || echo SHOWN; sh ./new.sh"},
+			change: func(t *testing.T, work, _ string) { edit(t, work+"/new.sh") }, want: anew,
+		},
+		"file of a text that did not come": {argv: []string{"/bin/sh", "-c", "echo SHOWN; test ! -f new.sh"}, said: "SHOWN"},
 		"output that a text names": {
 			argv:   []string{"/bin/sh", "-c", "echo SHOWN >> out; cat out"},
 			change: func(t *testing.T, work, _ string) { write(t, work+"/out", "") }, said: "SHOWN",

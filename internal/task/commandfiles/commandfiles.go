@@ -79,7 +79,7 @@ func (p Place) of(in *task.Input) string {
 // each end of each of its words and of its variables' values, and by each part of them up to
 // a character at which names end. Elsewhere it finds files and folders that others than root can
 // change, by names that stand by themselves. Words that a copy's name takes the place of name
-// nothing.
+// nothing. It also finds what a command seems to name and that is not there.
 func (p Place) Besides(c *task.Action, inputs []task.Input) []File {
 	s := &search{Place: p, copied: make(map[string]bool), found: make(map[task.Named]int)}
 	replaced := make(map[int]int)
@@ -99,9 +99,11 @@ func (p Place) Besides(c *task.Action, inputs []task.Input) []File {
 			s.word(word, len(word))
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(c.Env)) {
+	env := slices.Sorted(maps.Keys(c.Env))
+	for _, name := range env {
 		s.word(c.Env[name], len(c.Env[name]))
 	}
+	s.absent(c, env)
 	return s.list
 }
 

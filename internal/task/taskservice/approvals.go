@@ -434,6 +434,21 @@ func copied(words []task.Word) string {
 	return "a copy of which takes the place of " + strings.Join(places, ", ") + " and " + below
 }
 
+// marked describes a file that the command names and gets no copy of.
+func marked(n *task.Named) string {
+	names := "which the command names"
+	if n.Leads != "" {
+		names += fmt.Sprintf(" and which leads to %q", n.Leads)
+	}
+	switch {
+	case n.Absent:
+		return fmt.Sprintf("NOT BOUND: %q, %s and which is not there now: what is there when it runs is not what you approve\n", n.Path, names)
+	case n.Digest == "":
+		return fmt.Sprintf("NOT BOUND: %q, %s: whoever can write there can change it, also after it was approved\n", n.Path, names)
+	}
+	return fmt.Sprintf("NOT COPIED: %q %s, %s: checked before the command begins, and whoever can write there can change it from then on\n", n.Path, n.Digest, names)
+}
+
 // describe describes an effect for people.
 func describe(p *task.Planned, pair *task.BoundPair) string {
 	var b strings.Builder
@@ -455,15 +470,7 @@ func describe(p *task.Planned, pair *task.BoundPair) string {
 				fmt.Fprintf(&b, "input: %q %s, %s\n", in.URI, in.Digest, copied(in.Argv))
 			}
 			for _, n := range bound.Named {
-				names := "which the command names"
-				if n.Leads != "" {
-					names += fmt.Sprintf(" and which leads to %q", n.Leads)
-				}
-				if n.Digest == "" {
-					fmt.Fprintf(&b, "NOT BOUND: %q, %s: whoever can write there can change it, also after it was approved\n", n.Path, names)
-				} else {
-					fmt.Fprintf(&b, "NOT COPIED: %q %s, %s: checked before the command begins, and whoever can write there can change it from then on\n", n.Path, n.Digest, names)
-				}
+				b.WriteString(marked(&n))
 			}
 		}
 		if bound != nil && bound.Folder != "" {

@@ -135,12 +135,12 @@ func TestWhatACommandNames(t *testing.T) {
 	at := &task.Task{Head: task.Head{Workspace: work}, Artifacts: []task.Artifact{{URI: "rejected", Digest: "sha256:00", Work: true}}}
 	digest := task.Digest([]byte("text"))
 	const copied, bound, loose, nothing = "input", "NOT COPIED", "NOT BOUND", ""
-	argv := func(words ...string) task.Action { return task.Action{Argv: append([]string{"sh"}, words...)} }
+	argv := func(words ...string) task.Action { return task.Action{Argv: append([]string{"cat"}, words...)} }
 	in := func(cwd string, words ...string) task.Action {
-		return task.Action{Argv: append([]string{"sh"}, words...), Cwd: cwd}
+		return task.Action{Argv: append([]string{"cat"}, words...), Cwd: cwd}
 	}
 	variable := func(value string) task.Action {
-		return task.Action{Argv: []string{"sh"}, Env: map[string]string{"BASH_ENV": value}}
+		return task.Action{Argv: []string{"cat"}, Env: map[string]string{"BASH_ENV": value}}
 	}
 	for name, tt := range map[string]struct {
 		action       task.Action
@@ -148,20 +148,21 @@ func TestWhatACommandNames(t *testing.T) {
 		want         string
 		path, leads  string
 	}{
-		"file":                    {argv("deploy.sh"), false, bound, "deploy.sh", ""},
-		"file behind an option":   {argv("--file=./deploy.sh"), false, bound, "deploy.sh", ""},
-		"file by its whole name":  {in("sub", work+"/deploy.sh"), false, bound, "deploy.sh", ""},
-		"file of the folder":      {in("sub", "in"), false, bound, "sub/in", ""},
-		"folder":                  {argv("sub"), false, loose, "sub", ""},
-		"workspace":               {argv("."), false, loose, "", ""},
-		"link":                    {argv("link"), false, loose, "link", work + "/nowhere"},
-		"large file":              {argv("large"), false, loose, "large", ""},
-		"the daemon's own":        {argv("state/key"), false, loose, "state/key", ""},
-		"of another folder":       {in(elsewhere, "other"), false, bound, elsewhere + "/other", ""},
-		"of a compensation":       {argv("deploy.sh"), true, loose, "deploy.sh", ""},
-		"input that is no result": {task.Action{Argv: []string{"sh", "deploy.sh"}, Inputs: []string{"deploy.sh"}}, false, copied, "deploy.sh", ""},
-		"what is not there":       {argv("missing", "sub/missing", "deploy.sh/../missing"), false, nothing, "", ""},
-		"what is not beneath":     {argv("/etc/passwd", "/", "", "sentence.", "/missing", above+"/missing", "/dev/null", "/dev/stdin", "/dev/fd/2"), false, nothing, "", ""},
+		"file":                     {argv("deploy.sh"), false, bound, "deploy.sh", ""},
+		"file behind an option":    {argv("--file=./deploy.sh"), false, bound, "deploy.sh", ""},
+		"file by its whole name":   {in("sub", work+"/deploy.sh"), false, bound, "deploy.sh", ""},
+		"file of the folder":       {in("sub", "in"), false, bound, "sub/in", ""},
+		"folder":                   {argv("sub"), false, loose, "sub", ""},
+		"workspace":                {argv("."), false, loose, "", ""},
+		"link":                     {argv("link"), false, loose, "link", work + "/nowhere"},
+		"large file":               {argv("large"), false, loose, "large", ""},
+		"the daemon's own":         {argv("state/key"), false, loose, "state/key", ""},
+		"of another folder":        {in(elsewhere, "other"), false, bound, elsewhere + "/other", ""},
+		"of a compensation":        {argv("deploy.sh"), true, loose, "deploy.sh", ""},
+		"input that is no result":  {task.Action{Argv: []string{"sh", "deploy.sh"}, Inputs: []string{"deploy.sh"}}, false, copied, "deploy.sh", ""},
+		"what is not there":        {argv("missing", "deploy.sh/../missing"), false, nothing, "", ""},
+		"script that is not there": {argv("-c", "./missing.sh"), false, loose, "missing.sh", ""},
+		"what is not beneath":      {argv("/etc/passwd", "/", "", "sentence.", "/missing", above+"/missing", "/dev/null", "/dev/stdin", "/dev/fd/2"), false, nothing, "", ""},
 
 		// Elsewhere, what others than root can change is bound or marked.
 		"file elsewhere":           {argv(above + "/loose"), false, bound, above + "/loose", ""},
@@ -222,7 +223,7 @@ func TestWhatACommandNames(t *testing.T) {
 					t.Errorf("got %+v", b)
 				}
 			case bound, loose:
-				want := []task.Named{{Path: cmp.Or(plainfile.Joined(work, tt.path), work), Leads: tt.leads}}
+				want := []task.Named{{Path: cmp.Or(plainfile.Joined(work, tt.path), work), Leads: tt.leads, Absent: tt.path == "missing.sh"}}
 				if tt.leads != "" && !strings.Contains(shown, strconv.Quote(tt.leads)) {
 					t.Errorf("it is not shown where it leads:\n%s", shown)
 				}

@@ -70,6 +70,8 @@ func differs(was, now *task.BoundPair) string {
 		for _, n := range was.Named {
 			i := slices.IndexFunc(now.Named, func(m task.Named) bool { return m.Path == n.Path })
 			switch {
+			case n.Absent && i >= 0 && !now.Named[i].Absent:
+				changed(fmt.Sprintf("the file %q", n.Path), "not there", cmp.Or(now.Named[i].Digest, "there"))
 			case n.Digest == "":
 			case i < 0:
 				changed(fmt.Sprintf("the file %q", n.Path), n.Digest, "not there")
