@@ -110,10 +110,9 @@ type QueuedMessage struct {
 	Summary    string    `json:"summary"`
 	Bytes      int       `json:"bytes"`
 	ExpiresAt  time.Time `json:"expiresAt,omitzero"`
-	// Paused names the pause that stops the message. Handed is set if the message is on its way to
-	// its app already and cannot be dropped.
+	// Paused names the pause that stops the message. Handed is set if the message cannot be dropped.
 	Paused string `json:"paused,omitzero"`
-	Handed bool   `json:"handed,omitzero" doc:"The message is on its way to its app, or at its reader."`
+	Handed bool   `json:"handed,omitzero" doc:"The message is on its way to its app, at its reader, or may be with a carrier."`
 }
 
 // QueueListResult is a page of messages, each queue's in the order in which they

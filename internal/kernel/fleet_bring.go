@@ -289,13 +289,15 @@ func (k *Hosts) receive(ctx context.Context, f *Fleet, from *roster.Host, read *
 		},
 	}
 	change := &store.Change{Records: []*audit.Record{r}, Drains: true}
-	change.Add(store.LaneEnded{Lane: name, Seq: read.Seq}, store.Taken{store.MessageID{Queue: outbox.HostQueue(from.Name), ID: row.Message.ID}})
+	id := store.MessageID{Queue: outbox.HostQueue(from.Name), ID: row.Message.ID}
+	change.Add(store.LaneEnded{Lane: name, Seq: read.Seq}, store.Taken{id})
 	if err := k.tellReceipt(ctx, change, row, from, &said); err != nil {
 		return err
 	}
 	if _, err := k.commit(change); err != nil {
 		return err
 	}
+	outbox.Arrived(k.outbox, id)
 	k.ring()
 	return nil
 }

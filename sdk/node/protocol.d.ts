@@ -2036,7 +2036,7 @@ export interface QueuedMessage {
   bytes: number;
   expiresAt?: string;
   paused?: string;
-  /** The message is on its way to its app, or at its reader. */
+  /** The message is on its way to its app, at its reader, or may be with a carrier. */
   handed?: boolean;
 }
 
@@ -3042,6 +3042,7 @@ export interface TaskNamed {
   path: string;
   leads?: string;
   digest?: string;
+  absent?: boolean;
 }
 
 export interface TaskNews {

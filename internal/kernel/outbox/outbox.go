@@ -592,7 +592,7 @@ func (o *Outbox) expire(m *store.Message) error {
 // takeOutWith removes a message in a change that also holds the consequences.
 func (o *Outbox) takeOutWith(change *store.Change, m *store.Message, outcome string, details map[string]any) (seq uint64, err error) {
 	details["decidedBy"], details["queue"] = m.RecordSeq, m.Queue
-	if o.given.has(m.MessageID) {
+	if o.given.has(m.MessageID) || mayArrive(o, m) {
 		details["given"] = true
 	}
 	change.Records = slices.Insert(change.Records, 0, &audit.Record{

@@ -153,7 +153,7 @@ func (o *Outbox) queued(m *store.Message, d *Delivery) api.QueuedMessage {
 		_ = json.Unmarshal(said.Metadata, &known)
 		q.Summary = ocip.Summarize(said.Content.Inspect(), known.Label)
 	}
-	q.Handed = o.handed(m.MessageID) || o.given.held(m.MessageID)
+	q.Handed = o.handed(m.MessageID) || o.given.held(m.MessageID) || mayArrive(o, m)
 	return q
 }
 
@@ -213,6 +213,8 @@ func (o *Outbox) drop(details map[string]any, m *store.Message, d *Delivery) (se
 	switch {
 	case o.handed(m.MessageID):
 		kept = "it is on its way to its app already"
+	case mayArrive(o, m):
+		kept = "a carrier may have it already, and its host has sent no receipt: it may arrive"
 	case o.given.held(m.MessageID):
 		kept = "its reader has it already, and has not passed it yet"
 	}

@@ -1669,7 +1669,7 @@ class QueuedMessage(_QueuedMessage, total=False):
     sessionKey: str
     expiresAt: str
     paused: str
-    # The message is on its way to its app, or at its reader.
+    # The message is on its way to its app, at its reader, or may be with a carrier.
     handed: bool
 
 
@@ -2829,6 +2829,7 @@ class _TaskNamed(TypedDict):
 class TaskNamed(_TaskNamed, total=False):
     leads: str
     digest: str
+    absent: bool
 
 
 class TaskNews(TypedDict, total=False):
