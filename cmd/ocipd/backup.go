@@ -137,7 +137,7 @@ func (s *shell) beginLog(ctx context.Context, p backup.Places, yes, asJSON bool)
 			return err
 		}
 	}
-	aside, err := backup.BeginAnew(p, f, time.Now())
+	aside, err := backup.BeginAnew(ctx, p, f, time.Now())
 	if err != nil {
 		return fmt.Errorf("cannot begin a new log: %w; what was moved is in %s, beside its place", err, aside)
 	}

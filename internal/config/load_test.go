@@ -341,6 +341,8 @@ func TestErrorsInTheFile(t *testing.T) {
 		{"app with a space", agent("exe: /x") + "hooks: {apps: {'bad id': {wait: 1s}}}", `hooks.apps["bad id"]: want the id of an app, which is a package name such as @acme/telegram, got "bad id"`},
 		{"app of an agent", strings.Replace(alice, "app: \"@acme/alice\"", "app: '@Acme/alice'", 1), `agents[0].app: want the id of an app, which is a package name such as @acme/telegram, got "@Acme/alice"`},
 		{"same agent id", alice + "  - {id: alice, app: b, instance_id: a-2, user_id: u, org_unit: o, tenant_id: t}", `ocipd.yaml:4:10: agents[1].id: "alice" is taken by agents[0].id`},
+		{"id of another's instance", alice + "  - {id: a-1, app: b, instance_id: b-1, user_id: u, org_unit: o, tenant_id: t}", `ocipd.yaml:4:10: agents[1].id: "a-1" is taken by agents[0].instance_id`},
+		{"instance of another's id", alice + "  - {id: bob, app: b, instance_id: alice, user_id: u, org_unit: o, tenant_id: t}", `agents[0].id: "alice" is taken by agents[1].instance_id`},
 		{"same instance", alice + "  - {id: bob, app: b, instance_id: a-1, user_id: u, org_unit: o, tenant_id: t}", `agents[1].instance_id: "a-1" is taken by agents[0].instance_id`},
 		{"instance of an agent", alice + "directory: [{instance_id: a-1, user_id: u, org_unit: o, tenant_id: t}]", `directory[0].instance_id: "a-1" is taken by agents[0].instance_id`},
 		{"default agent", alice + "default_agent: alise", `ocipd.yaml:4:16: default_agent: no agent has the id "alise", there are: alice: did you mean "alice"?`},

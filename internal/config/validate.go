@@ -302,6 +302,12 @@ func (c *Config) checkAgents(p *problems) {
 		p.atLeast(at.Key("max_rounds"), a.MaxRounds, 1)
 		a.checkUnknown(p, at)
 	}
+	for i, a := range c.Agents {
+		// People and clients name an agent by either, and one name must not be two agents.
+		if first, ok := instances[a.ID]; ok && first.i != i {
+			p.taken(keypath.Path{}.Key("agents").Index(i).Key("id"), a.ID, first)
+		}
+	}
 
 	known := c.agentIDs()
 	if c.DefaultAgent != "" {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/audit/fold"
+	"github.com/openclawos/ocipd/internal/base/peer"
 	"github.com/openclawos/ocipd/internal/evidence/backup"
 	"github.com/openclawos/ocipd/internal/kernel"
 	"github.com/openclawos/ocipd/internal/store"
@@ -53,7 +54,12 @@ func (d *Daemon) restored(ctx context.Context) (settle func() error, err error) 
 				takes, details[t.Name()] = append(takes, take), len(store.OpenRows(d.store, t))
 			}
 		}
-		if err := kernel.HaltRestored(d.kernel, &audit.Record{ID: d.ids.next(), ActionType: audit.ActionSecurity, Event: "state_restored", Details: details}); err != nil {
+		own, err := peer.NameOf(os.Getpid())
+		if err != nil {
+			return fmt.Errorf("cannot tell which process this is: %w", err)
+		}
+		details["appsKnown"] = mark.Known
+		if err := kernel.HaltRestored(d.kernel, &audit.Record{ID: d.ids.next(), ActionType: audit.ActionSecurity, Event: "state_restored", Details: details}, mark.Processes, mark.Known, own); err != nil {
 			return fmt.Errorf("cannot record a restoration: %w", err)
 		}
 		for _, take := range takes {

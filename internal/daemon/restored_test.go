@@ -83,6 +83,47 @@ func TestBackupInPlaceIsARestoration(t *testing.T) {
 	}
 }
 
+// An app that registered since a backup is still known as one after the restoration. Where the state
+// that was replaced cannot be read, the daemon notes that there can be such apps.
+func TestRestorationKnowsAppsSinceTheBackup(t *testing.T) {
+	t.Parallel()
+	for name, lost := range map[string]bool{"replaced": false, "lost": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := build(t, acme)
+			h.stop()
+			saved := filepath.Join(h.dir, "saved")
+			places := backup.Places{Database: h.path("state/ocipd.db"), Checkpoints: h.path("state/audit-checkpoints.jsonl"), Keys: h.path("state/keys"), Mirror: h.path("state/audit.jsonl")}
+			if _, err := backup.Make(t.Context(), places, saved, backup.Without{}); err != nil {
+				t.Fatal(err)
+			}
+			h.start()
+			h.agent("@acme/alice")
+			h.stop()
+			before := h.rowsOf("app_processes")
+			if lost {
+				if err := os.Remove(places.Database); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := backup.Restore(t.Context(), places, saved, true, time.Now()); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				h.start()
+				if r := h.last("state_restored"); r.Details["appsKnown"] != !lost {
+					t.Errorf("on record is %v", r.Details)
+				}
+				h.stop()
+				after := strings.Join(h.rowsOf("app_processes"), "; ")
+				if len(before) != 1 || strings.Contains(after, "'@acme/alice'") == lost || strings.Contains(after, "'the restored state'") != lost {
+					t.Errorf("the rows were %q, and are %s", before, after)
+				}
+			}
+		})
+	}
+}
+
 // An approved message that may have been sent since a backup is not given to its runtime on
 // a machine that restored the backup: a person says what became of it. The same is true for
 // one that its runtime had claimed, also with the key of the claim.

@@ -205,7 +205,7 @@ func New(ctx context.Context, o Options) (*Kernel, error) {
 	})
 	k.apps, err = registry.New(k.closing, registry.Options{
 		Store: o.Store, Settings: o.Settings, Outbox: deliveries{k}, Terms: func() *registry.Terms { return k.rules().terms }, Listened: k.Exempt.End, Paused: k.pauses.Of,
-		Commit: k.commit, Now: o.Now, NewID: o.NewID, Boot: o.Boot, Runs: o.Runs, Metrics: o.Metrics, Log: o.Log,
+		Commit: k.commit, Now: o.Now, NewID: o.NewID, Boot: o.Boot, Runs: o.Runs, Signs: k.Signs, Metrics: o.Metrics, Log: o.Log,
 	})
 	if err != nil {
 		return nil, err

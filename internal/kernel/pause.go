@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"context"
+	"slices"
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/api/caller"
@@ -51,14 +52,14 @@ func (k *base) setPause(row store.Paused, pause bool, change *store.Change) (api
 }
 
 // Halt stops all sending, durably, with the record of the daemon's finding. A person must look into
-// it and resume. A pause that a person made stays.
-func (k *Kernel) Halt(by string, found *audit.Record) error {
+// it and resume. A pause that a person made stays. The parts are written with the record.
+func (k *Kernel) Halt(by string, found *audit.Record, parts ...store.Part) error {
 	paused := &audit.Record{ID: k.newID(), ActionType: audit.ActionSecurity, Event: "sending_paused", Details: map[string]any{"by": by, "scope": api.PausedAll, "because": found.ID}}
-	change := &store.Change{Records: []*audit.Record{found, paused}, Last: true}
+	change := &store.Change{Records: []*audit.Record{found, paused}, Parts: slices.Clone(parts), Last: true}
 	defer k.Exempt.End()
 	result, err := k.setPause(store.Paused{Scope: api.PausedAll, At: k.now(), By: by}, true, change)
 	if err == nil && !result.Changed {
-		_, err = k.commit(&store.Change{Records: []*audit.Record{found}, Last: true})
+		_, err = k.commit(&store.Change{Records: []*audit.Record{found}, Parts: parts, Last: true})
 	}
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/audit/fold"
 	"github.com/openclawos/ocipd/internal/kernel/outbox"
+	"github.com/openclawos/ocipd/internal/kernel/registry"
 	"github.com/openclawos/ocipd/internal/store"
 )
 
@@ -18,10 +19,11 @@ const (
 )
 
 // HaltRestored pauses all sending and records the restoration. Signatures that were made before that
-// record no longer count.
-func HaltRestored(k *Kernel, found *audit.Record) error {
+// record no longer count. Former are the processes of apps by the state that was replaced, all of them
+// or not, and own is the process of this daemon.
+func HaltRestored(k *Kernel, found *audit.Record, former []store.AppProcess, all bool, own string) error {
 	store.Restore(k.store, found.ID)
-	if err := k.Halt(byRestoration, found); err != nil {
+	if err := k.Halt(byRestoration, found, registry.TakeOver(k.apps, former, all, own)...); err != nil {
 		return err
 	}
 	// From here on the log's checkpoints name the restoration.

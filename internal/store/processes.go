@@ -61,7 +61,16 @@ func (p EndedProcesses) put(tx *transaction) error {
 // AppProcesses returns the stored app processes of all boots, in the order in which they were first
 // seen.
 func (s *Store) AppProcesses(ctx context.Context) ([]AppProcess, error) {
-	return db.Rows(ctx, s.db, "the apps' processes", `SELECT boot, name, app, at FROM app_processes ORDER BY no`, nil,
+	return appProcesses(ctx, s.db)
+}
+
+// AppProcesses is [Store.AppProcesses] of a database without a daemon.
+func (r *Reader) AppProcesses(ctx context.Context) ([]AppProcess, error) {
+	return appProcesses(ctx, r.db)
+}
+
+func appProcesses(ctx context.Context, from *db.Reader) ([]AppProcess, error) {
+	return db.Rows(ctx, from, "the apps' processes", `SELECT boot, name, app, at FROM app_processes ORDER BY no`, nil,
 		func(stmt *sqlite.Stmt) (AppProcess, error) {
 			return AppProcess{Boot: stmt.ColumnText(0), Name: stmt.ColumnText(1), App: stmt.ColumnText(2), At: db.TimeOf(stmt.ColumnInt64(3))}, nil
 		})

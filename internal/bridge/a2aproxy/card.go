@@ -88,7 +88,7 @@ func (p *Proxy) theCard(ctx context.Context, fresh bool) (*card, error) {
 func (p *Proxy) readCard(ctx context.Context) (*card, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.o.Wait)
 	defer cancel()
-	load := &load{all: &p.loads}
+	load := &load{all: p.loads}
 	defer load.free()
 	var last error
 	for _, path := range cardPaths {

@@ -199,7 +199,7 @@ func (p *Proxy) again(d *decided) (*node, *gatelink.Refusal) {
 	if face == nil {
 		face = c.faces[0]
 	}
-	load := &load{all: &p.loads}
+	load := &load{all: p.loads}
 	defer load.free()
 	q := &request{load: load, method: m, name: face.nameOf(m), params: params, id: []byte(`"` + p.o.NewID() + `"`), at: face, session: d.SessionKey, header: make(http.Header), verb: m.verb}
 	q.header.Set("A2A-Version", face.version)

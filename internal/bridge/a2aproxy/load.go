@@ -4,24 +4,51 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"sync/atomic"
+	"sync"
 )
 
 // maxLoad bounds the memory of all open requests and answers, in bytes as [load.cost] estimates them.
 const maxLoad = 1 << 30
 
 // errBusy means that a message would take more memory than there is now.
-var errBusy = fmt.Errorf("the messages that are open now, with this one, would take more than %d MiB", maxLoad>>20)
+var errBusy = fmt.Errorf("the messages that are open now, with this one, would take more than %d MiB, or one peer's more than half of what is left", maxLoad>>20)
+
+// shares divide a limit among peers. A peer takes at most half of what the others leave of it: so one
+// alone has half, and each further one finds room. The proxy itself has no such share.
+type shares struct {
+	most int64
+	mu   sync.Mutex
+	all  int64
+	of   map[string]int64
+}
+
+func sharing(most int64) *shares { return &shares{most: most, of: make(map[string]int64)} }
+
+// take takes n for a peer, and reports whether there was room. What was taken is given back in any case.
+func (s *shares) take(peer string, n int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all += n
+	mine := s.of[peer] + n
+	if s.of[peer] = mine; mine <= 0 {
+		delete(s.of, peer)
+	}
+	return s.all <= s.most && (peer == own || mine <= (s.most-(s.all-mine))/2)
+}
+
+// own names in shares what the proxy asks for itself, or for the programs of its own machine.
+const own = ""
 
 // load is the part of the memory for all requests that one request and its answers take.
 type load struct {
-	all  *atomic.Int64
+	all  *shares
+	peer string
 	mine int64
 }
 
 // take takes n bytes more.
 func (l *load) take(n int) error {
-	if l.mine += int64(n); l.all.Add(int64(n)) > maxLoad {
+	if l.mine += int64(n); !l.all.take(l.peer, int64(n)) {
 		return errBusy
 	}
 	return nil
@@ -29,7 +56,7 @@ func (l *load) take(n int) error {
 
 // back gives back what was taken since mine was so much, and free gives all back.
 func (l *load) back(mine int64) {
-	l.all.Add(mine - l.mine)
+	l.all.take(l.peer, mine-l.mine)
 	l.mine = mine
 }
 

@@ -77,8 +77,8 @@ type Proxy struct {
 	// webhooks gives decided notifications to clients.
 	webhooks *http.Client
 	room     chan struct{}
-	// loads is the sum of all loads.
-	loads atomic.Int64
+	// open are the open requests, and loads their memory, by peer.
+	open, loads *shares
 	// next is the id of the next request to the other side.
 	next  atomic.Int64
 	hosts []string
@@ -138,6 +138,7 @@ func New(ctx context.Context, o *Options) *Proxy {
 		gate:   gate{o: o, ended: ctx},
 		memory: newMemory(),
 		room:   make(chan struct{}, maxRequests),
+		open:   sharing(maxRequests), loads: sharing(maxLoad),
 		client: &http.Client{Transport: transport, CheckRedirect: stay}, webhooks: &http.Client{Transport: webhooks, CheckRedirect: stay},
 	}
 }

@@ -326,16 +326,16 @@ func (p notifier) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "ocipd: a notification is a POST of application/json or application/a2a+json, without an encoding", http.StatusUnsupportedMediaType)
 		return
 	}
-	load := &load{all: &p.loads}
+	load := &load{all: p.loads}
 	defer load.free()
 	body, ok := p.read(w, r, load)
 	if !ok {
 		return
 	}
-	if !p.enter(w) {
+	if !p.enter(w, r) {
 		return
 	}
-	defer p.exit()
+	defer p.exit(r)
 	// The sender may stop waiting while a person decides.
 	ctx, cancel := context.WithTimeout(p.ended, p.o.Hold+p.o.Wait)
 	defer cancel()

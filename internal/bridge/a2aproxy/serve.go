@@ -36,8 +36,8 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			http.Error(w, "ocipd: a card is only read", http.StatusMethodNotAllowed)
 			return
 		}
-		if p.enter(w) {
-			defer p.exit()
+		if p.enter(w, r) {
+			defer p.exit(r)
 			p.serveCard(w, r)
 		}
 		return
@@ -59,19 +59,33 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.accept(w, r, c, at, path)
 }
 
-// enter takes room for a request that was read, unless too many are open. A client that sends
-// slowly takes none.
-func (p *Proxy) enter(w http.ResponseWriter) bool {
-	select {
-	case p.room <- struct{}{}:
-		return true
-	default:
-		http.Error(w, "ocipd: too many requests are open", http.StatusServiceUnavailable)
-		return false
+// enter takes room for a request that was read, unless too many are open, or too many of its peer. A
+// client that sends slowly takes none.
+func (p *Proxy) enter(w http.ResponseWriter, r *http.Request) bool {
+	if p.open.take(p.sharer(r), 1) {
+		select {
+		case p.room <- struct{}{}:
+			return true
+		default:
+		}
 	}
+	p.open.take(p.sharer(r), -1)
+	http.Error(w, "ocipd: too many requests are open", http.StatusServiceUnavailable)
+	return false
 }
 
-func (p *Proxy) exit() { <-p.room }
+func (p *Proxy) exit(r *http.Request) {
+	<-p.room
+	p.open.take(p.sharer(r), -1)
+}
+
+// sharer is the peer whose share a request takes.
+func (p *Proxy) sharer(r *http.Request) string {
+	if !p.o.Incoming {
+		return own
+	}
+	return p.sessionOf(r, nil)
+}
 
 // stranger says why a request does not come from a client that may speak to the proxy. On the
 // outgoing side that is a program of this machine, and no page of a site.
@@ -91,13 +105,13 @@ func (p *Proxy) stranger(r *http.Request) string {
 
 // accept reads a request, and handles it.
 func (p *Proxy) accept(w http.ResponseWriter, r *http.Request, c *card, at *face, path string) {
-	load := &load{all: &p.loads}
+	load := &load{all: p.loads, peer: p.sharer(r)}
 	defer load.free()
 	body, ok := p.read(w, r, load)
-	if !ok || !p.enter(w) {
+	if !ok || !p.enter(w, r) {
 		return
 	}
-	defer p.exit()
+	defer p.exit(r)
 	q := &request{}
 	var err error
 	switch {

@@ -97,7 +97,12 @@ func (f *Former) readLog(ctx context.Context, p Places, notes []string) (err err
 // BeginAnew moves a stopped daemon's log and its keys aside. The next start makes a new log with a
 // new key. It records what is known of the former one, and pauses sending. The keys of digests stay,
 // so that equal texts still have equal digests.
-func BeginAnew(p Places, f *Former, now time.Time) (aside string, err error) {
+func BeginAnew(ctx context.Context, p Places, f *Former, now time.Time) (aside string, err error) {
+	mark := Mark{At: now.UTC(), Witnessed: f.Records, Former: f}
+	if mark.readProcesses(ctx, p.Database); f.Problem != "" {
+		// Somebody may have taken a process out.
+		mark.Known = false
+	}
 	aside = "former-log-" + now.UTC().Format("20060102T150405Z")
 	move := mover(aside)
 	if err := move(p.logFiles()...); err != nil {
@@ -114,7 +119,7 @@ func BeginAnew(p Places, f *Former, now time.Time) (aside string, err error) {
 	if err := move(append(append(mirrored, p.Checkpoints), keys...)...); err != nil {
 		return aside, err
 	}
-	marked, err := json.Marshal(Mark{At: now.UTC(), Witnessed: f.Records, Former: f})
+	marked, err := json.Marshal(&mark)
 	if err == nil {
 		err = durable.Create(MarkPath(p.Database), 0o600, marked)
 	}

@@ -299,7 +299,9 @@ func Restore(ctx context.Context, p Places, dir string, older bool, now time.Tim
 		return fail(fmt.Errorf("its log is signed with %s, and neither the backup nor %s has that key", inForce, p.Keys))
 	}
 	done.Aside = "before-restore-" + now.UTC().Format("20060102T150405Z")
-	if err := p.put(dir, &done, now); err != nil {
+	mark := Mark{At: now.UTC(), Records: done.Records, Witnessed: done.Records + done.Lost}
+	mark.readProcesses(ctx, p.Database)
+	if err := p.put(dir, &done, &mark); err != nil {
 		return fail(fmt.Errorf("%w; what was there is in the directories %s beside its place", err, done.Aside))
 	}
 	return done, nil
@@ -307,7 +309,7 @@ func Restore(ctx context.Context, p Places, dir string, older bool, now time.Tim
 
 // put moves the present state aside and puts the backup in its place, with the database last. A
 // daemon that is started before then finds no database, and says so.
-func (p *Places) put(dir string, done *Restored, now time.Time) error {
+func (p *Places) put(dir string, done *Restored, mark *Mark) error {
 	aside := mover(done.Aside)
 	if err := aside(p.logFiles()...); err != nil {
 		return err
@@ -336,7 +338,7 @@ func (p *Places) put(dir string, done *Restored, now time.Time) error {
 	if err := p.putKeys(dir, done, aside); err != nil {
 		return err
 	}
-	marked, err := json.Marshal(Mark{At: now.UTC(), Records: done.Records, Witnessed: done.Records + done.Lost})
+	marked, err := json.Marshal(mark)
 	if err == nil {
 		err = durable.Create(MarkPath(p.Database), 0o600, marked)
 	}
@@ -435,6 +437,22 @@ type Mark struct {
 	Witnessed uint64    `json:"witnessed"`
 	// Former is set if the state is a new log after another one.
 	Former *Former `json:"former,omitzero"`
+	// Processes are the apps' processes by the state that was replaced, and Known says that they are
+	// all of them.
+	Processes []store.AppProcess `json:"processes,omitempty"`
+	Known     bool               `json:"known,omitzero"`
+}
+
+// readProcesses reads from a stopped daemon's database which processes are or were apps'. Of one that
+// is missing or cannot be read, they are not known.
+func (m *Mark) readProcesses(ctx context.Context, database string) {
+	r, err := store.OpenReader(ctx, database)
+	if err != nil {
+		return
+	}
+	defer r.Close() //nolint:errcheck // it was only read
+	m.Processes, err = r.AppProcesses(ctx)
+	m.Known = err == nil
 }
 
 // MarkPath returns the path of the mark. The next start records the restoration and removes the

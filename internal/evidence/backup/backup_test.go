@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -216,7 +217,7 @@ func TestRestore(t *testing.T) {
 	if !slices.Equal(aside, []string{"audit.jsonl", "ocipd.db", "ocipd.db.latched"}) {
 		t.Errorf("aside are %q", aside)
 	}
-	if m, err := Marked(s.Database); err != nil || m == nil || *m != (Mark{At: now, Records: 6, Witnessed: 6}) {
+	if m, err := Marked(s.Database); err != nil || m == nil || !reflect.DeepEqual(*m, Mark{At: now, Records: 6, Witnessed: 6}) {
 		t.Errorf("marked: %+v, %v", m, err)
 	}
 	s.run(1)
@@ -328,7 +329,7 @@ func TestRestoreOfAnOlderState(t *testing.T) {
 	if err != nil || done.Lost != 4 {
 		t.Fatalf("done: %+v, %v", done, err)
 	}
-	if m, err := Marked(s.Database); err != nil || m == nil || *m != (Mark{At: now, Records: 6, Witnessed: 10}) {
+	if m, err := Marked(s.Database); err != nil || m == nil || !reflect.DeepEqual(*m, Mark{At: now, Records: 6, Witnessed: 10, Known: true}) {
 		t.Errorf("marked: %+v, %v", m, err)
 	}
 	// The checkpoints of the newer log are aside, so that a start does not miss its records.

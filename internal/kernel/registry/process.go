@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/base/peer"
 	"github.com/openclawos/ocipd/internal/store"
 	"go.uber.org/zap"
 )
@@ -24,6 +25,11 @@ type processes struct {
 	// store still has, the next to go first.
 	full  int
 	stale []store.EndedProcess
+	// restored is the daemon that first ran on a restored state in this boot, if nothing is known of
+	// the apps that had registered with the state before. It is "" otherwise.
+	restored string
+	// signs reports whether people sign what they decide: then an app that operates decides nothing.
+	signs func() bool
 }
 
 // appProcess is the app of a process, now or earlier, and whether the store has it.
@@ -43,7 +49,7 @@ const (
 )
 
 func (p *processes) load(ctx context.Context, o *Options) error {
-	p.boot, p.runs = o.Boot, o.Runs
+	p.boot, p.runs, p.signs = o.Boot, o.Runs, o.Signs
 	if p.runs == nil {
 		p.runs = func(string) bool { return true }
 	}
@@ -53,7 +59,9 @@ func (p *processes) load(ctx context.Context, o *Options) error {
 		return err
 	}
 	for _, row := range rows {
-		if row.Boot == p.boot && p.runs(row.Name) {
+		if row.Boot == p.boot && row.App == restoration {
+			p.restored = row.Name
+		} else if row.Boot == p.boot && p.runs(row.Name) {
 			p.apps[row.Name] = appProcess{row.App, true}
 		} else {
 			p.stale = append(p.stale, store.EndedProcess{Boot: row.Boot, Name: row.Name})
@@ -111,6 +119,39 @@ func (p *processes) add(process, app string) (fresh bool, ended []store.EndedPro
 	}
 	p.apps[process] = appProcess{app: app}
 	return true, slices.Clone(p.stale[:min(len(p.stale), endTogether)]), true
+}
+
+// restoration is the entry of [processes.restored]. No app's id has a blank.
+const restoration = "the restored state"
+
+// TakeOver remembers the processes that a state had which a restored one replaces, and returns the
+// rows of them: the restored state may not know each app that still runs. If all is not set, there
+// can be others, and own is the process of this daemon, which none of those started after.
+func TakeOver(r *Registry, former []store.AppProcess, all bool, own string) (rows []store.Part) {
+	p := &r.processes
+	take := func(name, app string) {
+		rows = append(rows, store.AppProcess{Boot: p.boot, Name: name, App: app, At: r.now()})
+	}
+	for _, one := range former {
+		if one.Boot != p.boot {
+			continue
+		}
+		if one.App == restoration {
+			p.restored = one.Name
+			take(one.Name, one.App)
+		} else if p.runs(one.Name) {
+			if fresh, _, ok := p.add(one.Name, one.App); !ok {
+				all = false
+			} else if fresh {
+				take(one.Name, one.App)
+			}
+		}
+	}
+	if !all {
+		p.restored = own
+		take(own, restoration)
+	}
+	return rows
 }
 
 // actorPrefix begins the entry of an actor of tasks. No app's id has a blank.
@@ -208,6 +249,18 @@ func MayOperateFrom(r *Registry, line []string) error {
 		if app, ok := r.processes.app(process); ok {
 			return api.Errorf(api.Forbidden, "this process is %s or was started by it (process %s); apps and actors of tasks do not operate the daemon", called(app), process)
 		}
+	}
+	if r.processes.restored == "" || r.processes.signs() {
+		return nil
+	}
+	// An app that registered before the restoration can still run, and no row names it.
+	older, err := peer.OlderThan(line, r.processes.restored)
+	if err != nil {
+		r.log.Warn("cannot tell since when an operator runs: refused", zap.Error(err))
+		return api.Errorf(api.Forbidden, "the kernel cannot tell since when this process runs, so it cannot tell it from an app")
+	}
+	if older != "" {
+		return api.Errorf(api.Forbidden, "the state was restored, and nothing is known of the apps that registered before, so a session from before does not operate the daemon (process %s): use a new terminal, or set approvals.allowed_signers", older)
 	}
 	return nil
 }

@@ -2,11 +2,66 @@ package registry
 
 import (
 	"fmt"
+	"os"
+	"os/exec"
 	"slices"
+	"syscall"
 	"testing"
+	"time"
 
+	"github.com/openclawos/ocipd/internal/base/peer"
 	"github.com/openclawos/ocipd/internal/store"
+	"go.uber.org/zap"
 )
+
+// After a restoration, the apps that the replaced state knows do not operate. Where it knows nothing,
+// a session from before the restored daemon's start does not, unless decisions are signed.
+func TestRestoredProcessesDoNotOperate(t *testing.T) {
+	start := func() string {
+		cmd := exec.Command("sleep", "60")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
+		name, err := peer.NameOf(cmd.Process.Pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	own, err := peer.NameOf(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	app, other := start(), start()
+	former := []store.AppProcess{{Boot: "boot", Name: app, App: "@acme/alice"}, {Boot: "earlier", Name: other, App: "@acme/bob"}}
+	for name, tc := range map[string]struct {
+		former     []store.AppProcess
+		all, signs bool
+		than       string
+		app, other bool
+		rows       int
+	}{
+		"known":                   {former, true, false, own, false, true, 1},
+		"not all known, new ones": {former, false, false, own, false, true, 2},
+		"nothing known, older":    {nil, false, false, "1@99999999999999", false, false, 1},
+		"nothing known, signed":   {nil, false, true, "1@99999999999999", true, true, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := &Registry{now: time.Now, terms: func() *Terms { return &Terms{} }, log: zap.NewNop()}
+			r.processes = processes{boot: "boot", runs: peer.Runs, apps: make(map[string]appProcess), full: someProcesses, signs: func() bool { return tc.signs }}
+			if rows := TakeOver(r, tc.former, tc.all, tc.than); len(rows) != tc.rows {
+				t.Errorf("the rows are %v", rows)
+			}
+			for process, may := range map[string]bool{app: tc.app, other: tc.other} {
+				if err := MayOperateFrom(r, []string{process, own}); (err == nil) != may {
+					t.Errorf("%s: %v", process, err)
+				}
+			}
+		})
+	}
+}
 
 // The store forgets ended processes, a few with each new one, and those of a change that was not written
 // with a later one.

@@ -88,8 +88,10 @@ type Options struct {
 	NewID  func() string
 	// Boot names the system's boot. Runs reports whether a process that an [api.Peer] named still
 	// runs; if Runs is nil, all do.
-	Boot    string
-	Runs    func(process string) bool
+	Boot string
+	Runs func(process string) bool
+	// Signs reports whether people sign what they decide.
+	Signs   func() bool
 	Metrics *metrics.Set
 	Log     *zap.Logger
 }

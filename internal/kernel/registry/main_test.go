@@ -1,0 +1,9 @@
+package registry
+
+import (
+	"testing"
+
+	"github.com/openclawos/ocipd/test/buildtest"
+)
+
+func TestMain(m *testing.M) { buildtest.Isolated(m).Run() }
