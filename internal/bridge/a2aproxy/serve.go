@@ -62,25 +62,25 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // enter takes room for a request that was read, unless too many are open, or too many of its peer. A
 // client that sends slowly takes none.
 func (p *Proxy) enter(w http.ResponseWriter, r *http.Request) bool {
-	if p.open.take(p.sharer(r), 1) {
+	if p.open.take(sharer(p, r), 1) {
 		select {
 		case p.room <- struct{}{}:
 			return true
 		default:
 		}
 	}
-	p.open.take(p.sharer(r), -1)
+	p.open.take(sharer(p, r), -1)
 	http.Error(w, "ocipd: too many requests are open", http.StatusServiceUnavailable)
 	return false
 }
 
 func (p *Proxy) exit(r *http.Request) {
 	<-p.room
-	p.open.take(p.sharer(r), -1)
+	p.open.take(sharer(p, r), -1)
 }
 
 // sharer is the peer whose share a request takes.
-func (p *Proxy) sharer(r *http.Request) string {
+func sharer(p *Proxy, r *http.Request) string {
 	if !p.o.Incoming {
 		return own
 	}
@@ -105,7 +105,7 @@ func (p *Proxy) stranger(r *http.Request) string {
 
 // accept reads a request, and handles it.
 func (p *Proxy) accept(w http.ResponseWriter, r *http.Request, c *card, at *face, path string) {
-	load := &load{all: p.loads, peer: p.sharer(r)}
+	load := &load{all: p.loads, peer: sharer(p, r)}
 	defer load.free()
 	body, ok := p.read(w, r, load)
 	if !ok || !p.enter(w, r) {
