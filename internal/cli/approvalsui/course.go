@@ -159,7 +159,7 @@ func pageTogether(scr term.Screen, all []*api.Approval, unfolded bool) []string 
 // nextMarked goes to the next marked message.
 func (d *model) nextMarked() tea.Cmd {
 	ids := d.course.next()
-	d.choose(d.rowOf(ids[0]))
+	d.queue.choose(d.queue.rowOf(ids[0]))
 	return d.fetch(ids...)
 }
 
@@ -210,4 +210,126 @@ func (d *model) decide(others []string, exchange bool) tea.Cmd {
 		}
 		return msg
 	}
+}
+
+// begin fetches the chosen message to decide about it, because the decision is about the
+// daemon's current version, not the listed one.
+func (d *model) begin(decision string) tea.Cmd {
+	row := d.queue.at()
+	var id string
+	switch {
+	case !d.connected:
+		d.say(term.Red, "no daemon: nothing can be decided")
+		return nil
+	case d.stage == reading && d.shown != nil:
+		// The message on the page, wherever it is in the list now.
+		id = d.shown.ApprovalID
+		row = d.queue.rowOf(id)
+	case row >= 0:
+		id = d.queue.rows[row].oldest().ApprovalID
+	default:
+		d.say(term.Yellow, "nothing is chosen")
+		return nil
+	}
+	d.decision = decision
+	if d.stage == choosing && len(d.queue.marked) > 0 {
+		if d.course.mark(d.queue.rows, d.queue.marked, decision); d.course.total == 0 {
+			d.say(term.Yellow, "what is marked is not in this list: esc forgets it")
+			return nil
+		}
+		return d.nextMarked()
+	}
+	d.course = course{}
+	switch {
+	case row < 0:
+	case d.stage == choosing && decision == api.DecideApprove && atOnce(d.queue.rows[row]):
+		return d.fetch(idsOf(d.queue.rows[row])...)
+	default:
+		d.course.alike = slices.DeleteFunc(idsOf(d.queue.rows[row]), func(like string) bool { return like == id })
+	}
+	return d.fetch(id)
+}
+
+// confirm handles a key at the confirmation.
+func (d *model) confirm(k tea.KeyPressMsg) tea.Cmd {
+	if d.scroll(k) {
+		d.said = ""
+		return nil
+	}
+	all := k.String() == "A" && len(d.course.alike) > 0 && !Sends(d.decision)
+	exchange := k.String() == "x" && d.offers()
+	switch {
+	case k.String() == "i":
+		d.unfolded = !d.unfolded
+		d.turnTo(d.shown)
+	case k.String() == "n" && len(d.course.marked) > 0:
+		delete(d.queue.marked, d.shown.ApprovalID)
+		for _, a := range d.course.together {
+			delete(d.queue.marked, a.ApprovalID)
+		}
+		return d.nextMarked()
+	case k.String() == "esc", k.String() == "n", k.String() == "q":
+		said := "nothing was decided"
+		if d.course.total > 1 {
+			said = "the rest stays as it is"
+		}
+		d.back()
+		d.say(term.Dim, "%s", said)
+	case k.String() != "y" && !all && !exchange:
+	case Sends(d.decision) && d.read != d.course.seen(d.shown):
+		d.say(term.Yellow, "read to the end first: space goes on")
+	default:
+		d.stage = deciding
+		d.say(term.Dim, "deciding; a key in hardware may want a touch")
+		var others []string
+		if all {
+			others = d.course.alike
+		}
+		return d.decide(others, exchange)
+	}
+	return nil
+}
+
+// offers reports whether the exchange can be approved together with the message.
+func (d *model) offers() bool {
+	return d.decision == api.DecideApprove && d.shown.Exchange != nil && len(d.course.together) == 0
+}
+
+// decided handles the result of a decision.
+func (d *model) decided(msg decidedMsg) tea.Cmd {
+	course := d.course
+	d.back()
+	d.asking = ""
+	for _, id := range msg.done {
+		delete(d.queue.marked, id)
+	}
+	if msg.err == nil {
+		d.words.of = ""
+		if len(course.marked) > 0 && !msg.rest {
+			d.course = course
+			return d.nextMarked()
+		}
+		d.note = ""
+		d.say(term.Green, "%s", describe.Decided(msg.kind, msg.result))
+		if msg.result.GrantID != "" {
+			d.say(term.Green, "approved, and its exchange: ocipd approvals revoke %s takes that back", msg.result.GrantID)
+		}
+		if len(msg.done) > 1 {
+			d.say(term.Green, "%s: %d of them, the last in record %d", describe.State(msg.result.State), len(msg.done), msg.result.AuditSeq)
+		}
+		return nil
+	}
+	before := ""
+	if len(msg.done) > 0 {
+		before = fmt.Sprintf("%d were decided; ", len(msg.done))
+	}
+	switch o := api.DetailsOf[api.Obstacle](msg.err); o.Code {
+	case api.ApprovalStale:
+		d.say(term.Yellow, "%sit is no longer what you saw: what changed is shown; look again", before)
+	case api.AlreadyDecided:
+		d.say(term.Yellow, "%s", decidedBefore(d.queue.table.short(msg.id), msg.decision, o.State, o.By, o.At, d.now))
+	default:
+		d.say(term.Red, "%scannot %s it: %v", before, describe.Verb(msg.decision), msg.err)
+	}
+	return nil
 }

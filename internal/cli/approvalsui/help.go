@@ -2,30 +2,37 @@ package approvalsui
 
 import "github.com/openclawos/ocipd/internal/base/term"
 
-// helpRoom is the number of visible lines of the help.
-func (d *model) helpRoom() int { return max(1, d.height-1) }
+// help shows the keys; from is the first visible line.
+type help struct {
+	shown bool
+	from  int
+}
 
-// nextHelp shows the next part of the help, or closes it.
-func (d *model) nextHelp() {
-	if d.helpFrom += d.helpRoom(); d.helpFrom >= len(keyHelp(d.screen.Width)) {
-		d.help, d.helpFrom = false, 0
+// helpRoom is the number of visible lines of the help.
+func helpRoom(height int) int { return max(1, height-1) }
+
+// next shows the next part of the help, or closes it.
+func (h *help) next(width, height int) {
+	if h.from += helpRoom(height); h.from >= len(keyHelp(width)) {
+		*h = help{}
 	}
 }
 
-// helpLines are the visible lines of the help.
-func (d *model) helpLines() []string {
-	lines := keyHelp(d.screen.Width)
-	if len(lines) <= d.height {
-		return append(lines, make([]string, d.height-len(lines))...)
+// lines are the visible lines of the help.
+func (h *help) lines(width, height int) []string {
+	lines := keyHelp(width)
+	if len(lines) <= height {
+		return append(lines, make([]string, height-len(lines))...)
 	}
-	lines = lines[min(d.helpFrom, len(lines)-1):]
+	lines = lines[min(h.from, len(lines)-1):]
 	more := "any key closes this help"
-	if room := d.helpRoom(); len(lines) > room {
+	room := helpRoom(height)
+	if len(lines) > room {
 		more = term.Count(len(lines)-room, "more line") + ": any key goes on"
 		lines = lines[:room]
 	}
-	lines = append(lines, make([]string, d.helpRoom()-len(lines))...)
-	return append(lines, term.Cut(more, d.screen.Width))[:max(1, d.height)]
+	lines = append(lines, make([]string, room-len(lines))...)
+	return append(lines, term.Cut(more, width))[:max(1, height)]
 }
 
 // keyHelp describes all keys.

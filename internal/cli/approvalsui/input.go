@@ -20,6 +20,12 @@ type input struct {
 	limit int
 }
 
+// draft is the text in place of a message. of is the id of that message, or "".
+type draft struct {
+	input
+	of string
+}
+
 func newInput(text string, lines bool, limit int) input {
 	runes := []rune(text)
 	return input{text: runes, at: len(runes), lines: lines, limit: limit}

@@ -751,7 +751,7 @@ func TestExchangeOnTheScreen(t *testing.T) {
 	s.keys("n")
 	s.decider.all[one.ApprovalID].Exchange = &api.Bounds{Words: []string{"promise"}, Classification: "public", MaxRound: 9, Until: one.ExpiresAt}
 	s.keys("a", "end")
-	if shown := strings.Join(strings.Fields(strings.Join(s.model.page, " ")), " "); !strings.Contains(shown, "promise; up to public; to round 9") || !strings.Contains(s.model.keys(), "x yes, and its exchange") {
+	if shown := strings.Join(strings.Fields(strings.Join(s.model.page.lines, " ")), " "); !strings.Contains(shown, "promise; up to public; to round 9") || !strings.Contains(s.model.keys(), "x yes, and its exchange") {
 		t.Errorf("shown is\n%s\n%s", shown, s.model.keys())
 	}
 	s.keys("x")
@@ -770,7 +770,7 @@ func TestModelOfEffects(t *testing.T) {
 	order := func(want ...string) {
 		t.Helper()
 		var got []string
-		for _, row := range s.model.rows {
+		for _, row := range s.model.queue.rows {
 			got = append(got, row.oldest().Summary)
 		}
 		if !slices.Equal(got, want) {
