@@ -23,8 +23,7 @@ import (
 
 // NewMCPProxy returns the command that decides about the calls of an MCP server.
 func NewMCPProxy(s *cli.Process) *cobra.Command {
-	var agent, token, given, unmapped, address, listen, name string
-	var hold time.Duration
+	p := &mcpProxy{Process: s}
 	c := &cobra.Command{
 		Use:   "mcp-proxy --agent ID [--map FILE] {-- SERVER [ARG]... | --url URL}",
 		Short: "have each call of an MCP server decided first",
@@ -46,66 +45,76 @@ command prints. The address stays the same, and only a holder of the agent's tok
 			"  claude mcp add slack -- ocipd mcp-proxy --agent ann --token-file ~/ann.token \\\n" +
 			"    -- npx -y @modelcontextprotocol/server-slack\n" +
 			"  ocipd mcp-proxy explain -- npx -y @modelcontextprotocol/server-slack",
-		RunE: func(cmd *cobra.Command, command []string) error {
-			target, m, err := serverOf(address, given, name, command)
-			if err != nil {
-				return err
-			}
-			if unmapped != "" {
-				m.Unmapped = unmapped
-				if err := m.Check(); err != nil {
-					return cli.Usagef("%v", err)
-				}
-			}
-			secret, err := s.Token(token)
-			if err != nil {
-				return err
-			}
-			if agent == "" || secret == "" {
-				return cli.Usagef("cannot say who sends: name the agent with --agent, and its token's file with --token-file (ocipd task grant --agent ID --out FILE)")
-			}
-			socket, err := s.KernelSocket()
-			if err != nil {
-				return err
-			}
-			log := slog.New(slog.NewTextHandler(s.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-			link := &gatelink.Link{Token: secret, Agent: agent, NewID: newID, Now: time.Now, Dial: func(ctx context.Context) (*client.Client, error) {
-				return client.Dial(ctx, socket, client.WithDropEvents())
-			}}
-			defer link.Close()
-			if err := link.Check(cmd.Context()); err != nil {
-				// The daemon may start before the first call.
-				log.Warn("no tool is called until this is well", "error", err)
-			}
-			o := &mcpproxy.Options{
-				Given: given != "", Name: name, Origin: sourceOf(s, name, cmp.Or(name, m.Name), address, command).Origin(secret),
-				Map: m, Link: link, Command: command, Env: withoutToken(s.Env), In: s.Stdin, Out: s.Stdout, Stderr: s.Stderr, Hold: hold, Log: log, NewID: newID, Now: time.Now,
-			}
-			if target == nil {
-				return mcpproxy.Run(cmd.Context(), o)
-			}
-			if err := speaks(cmd.Context(), target, log); err != nil {
-				return err
-			}
-			l, err := mcpproxy.Listen(cmd.Context(), listen)
-			if err != nil {
-				return err
-			}
-			path := mcpproxy.Path(secret, target)
-			fmt.Fprintf(s.Stdout, "http://%s%s\n", l.Addr(), path)
-			return mcpproxy.Serve(cmd.Context(), o, l, target, path)
-		},
+		RunE: func(cmd *cobra.Command, command []string) error { return p.run(cmd.Context(), command) },
 	}
-	c.Flags().StringVar(&agent, "agent", "", "send as the agent with this `ID`")
-	c.Flags().StringVar(&token, "token-file", "", "act by the grant whose token stands in `FILE`")
-	c.Flags().StringVar(&given, "map", "", "use the map in `FILE`, or the one of this name that comes with ocipd")
-	c.Flags().StringVar(&name, "name", "", "the server's `NAME` in its client's list: policies know it by that, and the channel of a server without a map is mcp-NAME")
-	c.Flags().StringVar(&unmapped, "unmapped", "", "what becomes of tools that are in no map and look as if they sent messages: `gate`, ask (a person), refuse or pass (as calls of tools)")
-	c.Flags().StringVar(&address, "url", "", "the server is the one over HTTP at `URL`")
-	c.Flags().StringVar(&listen, "listen", "127.0.0.1:7420", "with --url, serve clients at `ADDRESS`")
-	c.Flags().DurationVar(&hold, "hold", 4*time.Minute, "keep a call open for this `TIME` for a person")
+	c.Flags().StringVar(&p.agent, "agent", "", "send as the agent with this `ID`")
+	c.Flags().StringVar(&p.tokenFile, "token-file", "", "act by the grant whose token stands in `FILE`")
+	c.Flags().StringVar(&p.given, "map", "", "use the map in `FILE`, or the one of this name that comes with ocipd")
+	c.Flags().StringVar(&p.name, "name", "", "the server's `NAME` in its client's list: policies know it by that, and the channel of a server without a map is mcp-NAME")
+	c.Flags().StringVar(&p.unmapped, "unmapped", "", "what becomes of tools that are in no map and look as if they sent messages: `gate`, ask (a person), refuse or pass (as calls of tools)")
+	c.Flags().StringVar(&p.address, "url", "", "the server is the one over HTTP at `URL`")
+	c.Flags().StringVar(&p.listen, "listen", "127.0.0.1:7420", "with --url, serve clients at `ADDRESS`")
+	c.Flags().DurationVar(&p.hold, "hold", 4*time.Minute, "keep a call open for this `TIME` for a person")
 	c.AddCommand(newMCPExplain(s))
 	return c
+}
+
+// mcpProxy is one proxy with its options.
+type mcpProxy struct {
+	*cli.Process
+	agent, tokenFile, given, unmapped, address, listen, name string
+	hold                                                     time.Duration
+}
+
+// run serves the client of a server until one of them ends.
+func (p *mcpProxy) run(ctx context.Context, command []string) error {
+	target, m, err := serverOf(p.address, p.given, p.name, command)
+	if err != nil {
+		return err
+	}
+	if p.unmapped != "" {
+		m.Unmapped = p.unmapped
+		if err := m.Check(); err != nil {
+			return cli.Usagef("%v", err)
+		}
+	}
+	secret, err := p.Token(p.tokenFile)
+	if err != nil {
+		return err
+	}
+	if p.agent == "" || secret == "" {
+		return cli.Usagef("cannot say who sends: name the agent with --agent, and its token's file with --token-file (ocipd task grant --agent ID --out FILE)")
+	}
+	socket, err := p.KernelSocket()
+	if err != nil {
+		return err
+	}
+	log := slog.New(slog.NewTextHandler(p.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	link := &gatelink.Link{Token: secret, Agent: p.agent, NewID: newID, Now: time.Now, Dial: func(ctx context.Context) (*client.Client, error) {
+		return client.Dial(ctx, socket, client.WithDropEvents())
+	}}
+	defer link.Close()
+	if err := link.Check(ctx); err != nil {
+		// The daemon may start before the first call.
+		log.Warn("no tool is called until this is well", "error", err)
+	}
+	o := &mcpproxy.Options{
+		Given: p.given != "", Name: p.name, Origin: sourceOf(p.Process, p.name, cmp.Or(p.name, m.Name), p.address, command).Origin(secret),
+		Map: m, Link: link, Command: command, Env: withoutToken(p.Env), In: p.Stdin, Out: p.Stdout, Stderr: p.Stderr, Hold: p.hold, Log: log, NewID: newID, Now: time.Now,
+	}
+	if target == nil {
+		return mcpproxy.Run(ctx, o)
+	}
+	if err := speaks(ctx, target, log); err != nil {
+		return err
+	}
+	l, err := mcpproxy.Listen(ctx, p.listen)
+	if err != nil {
+		return err
+	}
+	path := mcpproxy.Path(secret, target)
+	fmt.Fprintf(p.Stdout, "http://%s%s\n", l.Addr(), path)
+	return mcpproxy.Serve(ctx, o, l, target, path)
 }
 
 func newMCPExplain(s *cli.Process) *cobra.Command {

@@ -69,20 +69,8 @@ func (s *command) integrateOpenClaw(ctx context.Context, p *integrate.Place, who
 		s.Say("nothing was changed")
 		return nil
 	}
-	if edit != nil || files || len(settings) > 0 {
-		if err := o.Note(edit.note()); err != nil {
-			return err
-		}
-	}
-	if edit != nil {
-		if err := writeConfig(edit); err != nil {
-			return err
-		}
-	}
-	if files || len(settings) > 0 {
-		if err := o.Install(ctx, socket); err != nil {
-			return err
-		}
+	if err := changeOpenClaw(ctx, o, edit, socket, files || len(settings) > 0); err != nil {
+		return err
 	}
 	if edit != nil && live != nil {
 		if err := s.Operate(ctx, "policy.reload", nil, nil); err != nil {
@@ -101,6 +89,25 @@ func (s *command) integrateOpenClaw(ctx context.Context, p *integrate.Place, who
 		return nil
 	}
 	return s.tryGate(ctx, integrate.Find("openclaw"), p)
+}
+
+// changeOpenClaw notes the changes first, so that they can be taken back, and then makes them.
+func changeOpenClaw(ctx context.Context, o *integrate.OpenClaw, edit *configEdit, socket string, installs bool) error {
+	if edit == nil && !installs {
+		return nil
+	}
+	if err := o.Note(edit.note()); err != nil {
+		return err
+	}
+	if edit != nil {
+		if err := writeConfig(edit); err != nil {
+			return err
+		}
+	}
+	if !installs {
+		return nil
+	}
+	return o.Install(ctx, socket)
 }
 
 // openClawState reports whether the messages of OpenClaw's agents are decided, and why or

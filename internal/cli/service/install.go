@@ -488,20 +488,9 @@ func (i *Installation) Uninstall() error {
 			files = append(files, File{Path: filepath.Join(i.units, below, name)})
 		}
 	}
-	removed := false
-	for _, f := range files {
-		if _, err := os.Lstat(f.Path); errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if !i.dryRun {
-			if err := os.Remove(f.Path); err != nil {
-				return fmt.Errorf("cannot remove %s: %w", f.Path, err)
-			}
-			i.prune(f.Path)
-		}
-		removed = true
-	}
-	switch {
+	switch removed, err := i.remove(files); {
+	case err != nil:
+		return err
 	case removed:
 		i.say("removed", "units, completion and manual pages")
 	case !ours:
@@ -519,6 +508,30 @@ func (i *Installation) Uninstall() error {
 		// This fails for units that never failed, which are now unloaded.
 		_, _ = i.systemctl(append([]string{"reset-failed"}, gone...)...)
 	}
+	i.sayStays(packaged)
+	return nil
+}
+
+// remove removes the files that are there, and reports whether there was one.
+func (i *Installation) remove(files []File) (removed bool, err error) {
+	for _, f := range files {
+		if _, err := os.Lstat(f.Path); errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		removed = true
+		if i.dryRun {
+			continue
+		}
+		if err := os.Remove(f.Path); err != nil {
+			return removed, fmt.Errorf("cannot remove %s: %w", f.Path, err)
+		}
+		i.prune(f.Path)
+	}
+	return removed, nil
+}
+
+// sayStays names what an uninstallation leaves.
+func (i *Installation) sayStays(packaged string) {
 	fmt.Fprintln(i.Stdout, "these stay; remove them yourself if you mean to:")
 	for _, dir := range [][2]string{
 		{"configuration", filepath.Join(i.configHome, "openclawos")},
@@ -531,7 +544,6 @@ func (i *Installation) Uninstall() error {
 			fmt.Fprintf(i.Stdout, "  %-27s %s\n", dir[0], term.Printable(dir[1]))
 		}
 	}
-	return nil
 }
 
 // present are the units to disable: the daemon's, and those of the others that are installed.
