@@ -9,11 +9,14 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/openclawos/ocipd/internal/base/fileowner"
 	"github.com/openclawos/ocipd/internal/base/peer"
 	"golang.org/x/sys/unix"
 )
@@ -226,4 +229,63 @@ func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return string(t.kept[max(0, len(t.kept)-t.limit):])
+}
+
+// checkProgram refuses a program that other users can replace.
+func (b *bridge) checkProgram() error {
+	for _, command := range [][]string{b.agent.Command, b.agent.Wrap} {
+		if len(command) == 0 {
+			continue
+		}
+		if !filepath.IsAbs(command[0]) {
+			return fmt.Errorf("the agent's program %q is no absolute path", command[0])
+		}
+		open, err := fileowner.Exposed(command[0])
+		if err != nil {
+			return fmt.Errorf("cannot look at the agent's program: %w", err)
+		}
+		if len(open) > 0 {
+			return fmt.Errorf("others can replace the agent's program: %s %s", open[0].Path, open[0].String())
+		}
+	}
+	if len(b.agent.Command) == 0 {
+		return fmt.Errorf("the configuration does not say how %s is started: set acp.command of it in tasks.actors", b.o.Attached.Actor)
+	}
+	return nil
+}
+
+// environment is the agent's environment: the variables that its actor names, and the
+// mode in the form that some agents expect.
+func (b *bridge) environment() []string {
+	env := []string{}
+	for _, name := range b.agent.Env {
+		if value, ok := b.o.Lookup(name); ok {
+			env = append(env, name+"="+value)
+		}
+	}
+	if b.agent.Mode != "" {
+		env = append(env, "INITIAL_AGENT_MODE="+b.agent.Mode)
+	}
+	return env
+}
+
+// Lookup finds variables in a list in the form of os.Environ.
+func Lookup(env []string) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		for _, pair := range slices.Backward(env) {
+			if key, value, ok := strings.Cut(pair, "="); ok && key == name {
+				return value, true
+			}
+		}
+		return "", false
+	}
+}
+
+// Itself returns the path of this program.
+func Itself() (string, error) {
+	path, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("cannot tell where this program is: %w", err)
+	}
+	return path, nil
 }

@@ -278,14 +278,7 @@ func (r *Runtime) plan(p *Place, write func(*entry) (command string, args []stri
 		for _, e := range slices.Backward(entries) {
 			command, args, ok := write(&e)
 			var was *remote
-			if e.Agent != "" {
-				inner, innerArgs := p.inner(&e)
-				if was = remoteOf(p, inner, innerArgs); was != nil && e.back != nil {
-					bare = swap(bare, e.back(&e, was, kept))
-				} else {
-					bare = e.replace(bare, inner, innerArgs)
-				}
-			}
+			bare, was = e.withoutProxy(p, bare, kept)
 			if !ok {
 				continue
 			}
@@ -315,6 +308,19 @@ func (r *Runtime) plan(p *Place, write func(*entry) (command string, args []stri
 	})
 	slices.Reverse(plan.Changes)
 	return plan, notes, err
+}
+
+// withoutProxy returns a text in which a server is not behind the proxy, and where the server is if that is over HTTP.
+func (e *entry) withoutProxy(p *Place, text []byte, kept []entry) ([]byte, *remote) {
+	if e.Agent == "" {
+		return text, nil
+	}
+	inner, args := p.inner(e)
+	was := remoteOf(p, inner, args)
+	if was != nil && e.back != nil {
+		return swap(text, e.back(e, was, kept)), was
+	}
+	return e.replace(text, inner, args), was
 }
 
 // Empty reports whether no file has to change. [Plan.Apply] then only notes the state.

@@ -85,12 +85,21 @@ func codexGates(r *Runtime, p *Place) ([]Edit, error) {
 			return nil, err
 		}
 	}
-	there, err := durable.ReadFile(hooks)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	ours, trust, err := codexHookItems(hooks, groups, hashes)
+	if err != nil {
 		return nil, err
 	}
-	var ours []settingsfile.Item
-	var trust strings.Builder
+	start += trust
+	without := Edit{File: config, What: "the server that the hooks ask, servers over HTTP on prompt, and trust in the hooks", items: append([]settingsfile.Item{codexBlock(start)}, items...)}
+	return p.managedFirst(with, managed, []Edit{{File: p.gateFile(r), What: "what the machine's gate is told of this user", Out: true, items: []settingsfile.Item{codexBlock("")}}, without}, Edit{File: hooks, What: "hooks before calls of tools", items: ours})
+}
+
+// codexHookItems returns the hooks in their file, and the lines by which Codex trusts them.
+func codexHookItems(hooks string, groups, hashes map[string]string) (ours []settingsfile.Item, trust string, err error) {
+	there, err := durable.ReadFile(hooks)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, "", err
+	}
 	for _, event := range []string{codexBefore, codexPrompt} {
 		i := &settingsfile.JSON{Path: []string{"hooks", event}, Ours: isHook, Value: groups[event]}
 		if groups[event] == "" {
@@ -100,13 +109,11 @@ func codexGates(r *Runtime, p *Place) ([]Edit, error) {
 		ours = append(ours, i)
 		at, err := i.Index(there)
 		if err != nil {
-			return nil, fmt.Errorf("cannot read %s: %w", hooks, err)
+			return nil, "", fmt.Errorf("cannot read %s: %w", hooks, err)
 		}
-		fmt.Fprintf(&trust, "\n[hooks.state.%s]\ntrusted_hash = %s\n", settingsfile.QuoteTOML(codexTrust(hooks, event, at)), settingsfile.QuoteTOML(hashes[event]))
+		trust += fmt.Sprintf("\n[hooks.state.%s]\ntrusted_hash = %s\n", settingsfile.QuoteTOML(codexTrust(hooks, event, at)), settingsfile.QuoteTOML(hashes[event]))
 	}
-	start += trust.String()
-	without := Edit{File: config, What: "the server that the hooks ask, servers over HTTP on prompt, and trust in the hooks", items: append([]settingsfile.Item{codexBlock(start)}, items...)}
-	return p.managedFirst(with, managed, []Edit{{File: p.gateFile(r), What: "what the machine's gate is told of this user", Out: true, items: []settingsfile.Item{codexBlock("")}}, without}, Edit{File: hooks, What: "hooks before calls of tools", items: ours})
+	return ours, trust, nil
 }
 
 // codexKinds returns the servers whose calls the gate leaves to the proxy, and those on prompt, by
@@ -503,68 +510,81 @@ func CodexHashes(ctx context.Context) func(*Place, map[string]string) (map[strin
 		if err != nil {
 			return nil, err
 		}
-		ctx, cancel := context.WithTimeout(ctx, hashTime)
-		defer cancel()
-		cmd := exec.CommandContext(ctx, program, "app-server")
-		cmd.Env = append(os.Environ(), "CODEX_HOME="+home)
-		in, err := cmd.StdinPipe()
+		list, err := codexHooks(ctx, program, home)
 		if err != nil {
 			return nil, err
 		}
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			return nil, err
-		}
-		if err := cmd.Start(); err != nil {
-			return nil, fmt.Errorf("cannot start Codex: %w", err)
-		}
-		defer func() {
-			cancel()
-			_ = cmd.Wait()
-		}()
-		// The program may be a script that started another process, which still holds the output.
-		defer context.AfterFunc(ctx, func() { _ = out.Close() })()
-		asked, err := json.Marshal(map[string]any{"id": 2, "method": "hooks/list", "params": map[string]any{"cwds": []string{home}}})
-		if err != nil {
-			return nil, err
-		}
-		if _, err := in.Write([]byte(`{"id":1,"method":"initialize","params":{"clientInfo":{"name":"ocipd","version":"1"}}}` + "\n" + `{"method":"initialized"}` + "\n" + string(asked) + "\n")); err != nil {
-			return nil, err
-		}
-		lines := bufio.NewScanner(out)
-		lines.Buffer(nil, 1<<20)
-		for lines.Scan() {
-			var got struct {
-				ID     int `json:"id"`
-				Result struct {
-					Data []struct {
-						Hooks []struct {
-							Key  string `json:"key"`
-							Hash string `json:"currentHash"`
-						} `json:"hooks"`
-					} `json:"data"`
-				} `json:"result"`
-			}
-			if json.Unmarshal(lines.Bytes(), &got) != nil || got.ID != 2 {
-				continue
-			}
-			hashes := make(map[string]string)
-			for _, d := range got.Result.Data {
-				for _, h := range d.Hooks {
-					for event := range groups {
-						if strings.HasSuffix(h.Key, ":"+codexKey(event)+":0:0") {
-							hashes[event] = h.Hash
-						}
-					}
-				}
-			}
+		hashes := make(map[string]string)
+		for _, h := range list {
 			for event := range groups {
-				if groups[event] != "" && hashes[event] == "" {
-					return nil, fmt.Errorf("cannot have Codex trust the hooks: it says nothing of %s", event)
+				if strings.HasSuffix(h.Key, ":"+codexKey(event)+":0:0") {
+					hashes[event] = h.Hash
 				}
 			}
-			return hashes, nil
 		}
-		return nil, errors.New("cannot have Codex trust the hooks: it has not said by what it knows them")
+		for event := range groups {
+			if groups[event] != "" && hashes[event] == "" {
+				return nil, fmt.Errorf("cannot have Codex trust the hooks: it says nothing of %s", event)
+			}
+		}
+		return hashes, nil
 	}
+}
+
+// codexHook is a hook in Codex's answer.
+type codexHook struct {
+	Key  string `json:"key"`
+	Hash string `json:"currentHash"`
+}
+
+// codexHooks asks Codex for the hooks of a home.
+func codexHooks(ctx context.Context, program, home string) (list []codexHook, err error) {
+	ctx, cancel := context.WithTimeout(ctx, hashTime)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, "app-server")
+	cmd.Env = append(os.Environ(), "CODEX_HOME="+home)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("cannot start Codex: %w", err)
+	}
+	defer func() {
+		cancel()
+		_ = cmd.Wait()
+	}()
+	// The program may be a script that started another process, which still holds the output.
+	defer context.AfterFunc(ctx, func() { _ = out.Close() })()
+	asked, err := json.Marshal(map[string]any{"id": 2, "method": "hooks/list", "params": map[string]any{"cwds": []string{home}}})
+	if err != nil {
+		return nil, err
+	}
+	if _, err := in.Write([]byte(`{"id":1,"method":"initialize","params":{"clientInfo":{"name":"ocipd","version":"1"}}}` + "\n" + `{"method":"initialized"}` + "\n" + string(asked) + "\n")); err != nil {
+		return nil, err
+	}
+	lines := bufio.NewScanner(out)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var got struct {
+			ID     int `json:"id"`
+			Result struct {
+				Data []struct {
+					Hooks []codexHook `json:"hooks"`
+				} `json:"data"`
+			} `json:"result"`
+		}
+		if json.Unmarshal(lines.Bytes(), &got) != nil || got.ID != 2 {
+			continue
+		}
+		for _, d := range got.Result.Data {
+			list = append(list, d.Hooks...)
+		}
+		return list, nil
+	}
+	return nil, errors.New("cannot have Codex trust the hooks: it has not said by what it knows them")
 }

@@ -276,13 +276,7 @@ func (l *link) request(ctx context.Context, method string, body []byte) (*http.R
 func (l *link) ask(ctx context.Context, line []byte, m message, tell func(message, []byte)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	r, err := l.request(ctx, http.MethodPost, line)
-	if err != nil {
-		return err
-	}
-	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("Accept", "application/json, text/event-stream")
-	answer, err := l.http.Do(r)
+	answer, err := l.post(ctx, line)
 	if err != nil {
 		return err
 	}
@@ -335,6 +329,17 @@ func (l *link) ask(ctx context.Context, line []byte, m message, tell func(messag
 		return errors.New("the server has not answered")
 	}
 	return nil
+}
+
+// post sends a message, and returns the server's response.
+func (l *link) post(ctx context.Context, line []byte) (*http.Response, error) {
+	r, err := l.request(ctx, http.MethodPost, line)
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Accept", "application/json, text/event-stream")
+	return l.http.Do(r)
 }
 
 // begun notes the version of the session.
