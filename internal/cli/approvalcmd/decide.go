@@ -58,6 +58,7 @@ func newDecision(p *approvalsui.People, decision string) *cobra.Command {
 			return denyAll(cmd.Context(), p, agent, decision, f)
 		},
 	}
+	c.Short, c.Long = helpOf(decision)
 	flags := c.Flags()
 	if !approvalsui.Sends(decision) {
 		// A person reads messages that are sent one by one.
@@ -84,42 +85,45 @@ func newDecision(p *approvalsui.People, decision string) *cobra.Command {
 	flags.StringVar(&f.Signature, "signature", "", "take the signature in this `FILE`, which ssh-keygen -Y sign made of: ocipd approvals show ID --to-sign "+decision)
 	c.MarkFlagsMutuallyExclusive("signature", "key")
 	c.MarkFlagsMutuallyExclusive("signature", "sign")
-	shown := "The request is shown first and you are asked; the decision is bound to what you saw. Without a\n" +
-		"terminal, --yes --digest DIGEST names what you saw. If anything has changed since, nothing is\n" +
-		"decided, and the difference is shown.\n\n"
-	signed := "If the daemon demands a signature, ssh-agent makes it, or the key that --key names."
 	switch decision {
 	case api.DecideApprove:
-		c.Short = "approve a request exactly as shown"
-		c.Long = "Approve a request exactly as shown. A message is sent as assisted by a person; what a task asks\n" +
+		beyond(c, &f.Beyond)
+	case api.DecideTakeover:
+		flags.StringVar(&f.Content, "content", "", "say this `TEXT` in place of the message, - reads it from stdin")
+	}
+	if approvalsui.Sends(decision) {
+		flags.StringVar(&f.Digest, "digest", "", "decide only about what has this `DIGEST`, as show prints it")
+	}
+	return c
+}
+
+// helpOf returns the help of the command for a decision.
+func helpOf(decision string) (short, long string) {
+	const shown = "The request is shown first and you are asked; the decision is bound to what you saw. Without a\n" +
+		"terminal, --yes --digest DIGEST names what you saw. If anything has changed since, nothing is\n" +
+		"decided, and the difference is shown.\n\n"
+	const signed = "If the daemon demands a signature, ssh-agent makes it, or the key that --key names."
+	switch decision {
+	case api.DecideApprove:
+		return "approve a request exactly as shown", "Approve a request exactly as shown. A message is sent as assisted by a person; what a task asks\n" +
 			"for may be done once.\n\n" +
 			"--exchange also approves the rest of its exchange, within the bounds shown: the words found\n" +
 			"in this message, up to its level, for the rounds and the time that the exchange has left, or\n" +
 			"less with --round and --for. Messages within the bounds are sent without a question; all\n" +
 			"others ask again, and so do acceptances, money, and answers that only a person may give.\n" +
 			"\"ocipd approvals list --in-force\" lists these approvals.\n\n" + shown + signed
-		beyond(c, &f.Beyond)
 	case api.DecideTakeover:
-		c.Short = "send a held message, or another text, as your own"
-		c.Long = "Send a held message as your own words, or other words in its place, to the same session. The\n" +
+		return "send a held message, or another text, as your own", "Send a held message as your own words, or other words in its place, to the same session. The\n" +
 			"exchange ends as escalated. Use it if a message cannot be approved.\n\n" + shown + signed
-		flags.StringVar(&f.Content, "content", "", "say this `TEXT` in place of the message, - reads it from stdin")
 	case api.DecideDeny:
-		c.Short = "deny a request"
-		c.Long = "Deny a request. If it is about a message, the daemon tells the app that asked, and the exchange ends\n" +
+		return "deny a request", "Deny a request. If it is about a message, the daemon tells the app that asked, and the exchange ends\n" +
 			"as denied. This also takes back an approval that was not used yet: of a message that a runtime sends\n" +
 			"itself, or of a tool call that the agent has not repeated.\n\n" + signed
 	case api.DecideChanges:
-		c.Short = "deny what a task would do, and ask for changes"
-		c.Long = "Deny an effect that a task asks for, as it is. The task may ask for another one: --note says\n" +
+		return "deny what a task would do, and ask for changes", "Deny an effect that a task asks for, as it is. The task may ask for another one: --note says\n" +
 			"what to change.\n\n" + signed
-	case api.DecideResolve:
-		c.Short = "deny a held message and settle its exchange"
-		c.Long = "Deny a held message and settle its exchange: if its rounds were used up, the two\n" +
+	default: // api.DecideResolve
+		return "deny a held message and settle its exchange", "Deny a held message and settle its exchange: if its rounds were used up, the two\n" +
 			"agents may begin anew.\n\n" + signed
 	}
-	if approvalsui.Sends(decision) {
-		flags.StringVar(&f.Digest, "digest", "", "decide only about what has this `DIGEST`, as show prints it")
-	}
-	return c
 }

@@ -230,20 +230,15 @@ func (c *tally) held(all int) Held {
 // Commitments reports on texts with findings.
 func Commitments(seen []Seen) Report {
 	r := Report{Texts: len(seen), Rules: []Rule{}, Misses: []Quote{}, Useless: []Quote{}}
-	type name struct {
-		rule   string
-		shadow bool
-	}
-	var all, held, keyword, cue, both tally
-	rules, likely := map[name]*tally{}, map[commitment.Likelihood]*tally{}
+	t := tallies{rules: map[ruleName]*tally{}, likely: map[commitment.Likelihood]*tally{}}
 	for _, l := range commitment.Likelihoods() {
-		likely[l] = &tally{}
+		t.likely[l] = &tally{}
 	}
 	said := map[string]string{}
 	for i := range seen {
 		s := &seen[i]
 		said[s.ID] = s.Text.Text
-		all.count(s.Text)
+		t.count(s)
 		quote := Quote{ID: s.ID, Rules: s.Names, Shadowed: s.Shadowed, Likelihood: s.Likelihood, Reasons: s.Reasons, Answers: said[s.Answers], Text: s.Text.Text}
 		switch {
 		case s.Held && !s.Lenient:
@@ -251,55 +246,18 @@ func Commitments(seen []Seen) Report {
 		case !s.Held && s.Commitment:
 			r.Misses = append(r.Misses, quote)
 		}
-		rule := func(of string, shadow bool) *tally {
-			n := name{of, shadow}
-			if rules[n] == nil {
-				rules[n] = &tally{}
-			}
-			rules[n].count(s.Text)
-			return rules[n]
-		}
-		for _, of := range s.Names {
-			c := rule(of, false)
-			if len(s.Names) == 1 {
-				c.alone++
-				if s.Commitment {
-					c.aloneRight++
-				}
-			}
-		}
-		for _, of := range s.Shadowed {
-			if !slices.Contains(s.Names, of) {
-				rule(of, true)
-			}
-		}
-		if !s.Held {
-			continue
-		}
-		held.count(s.Text)
-		if c := likely[s.Likelihood]; c != nil { // answers to held messages have none
-			c.count(s.Text)
-		}
-		switch {
-		case s.Keyword && s.Cue:
-			both.count(s.Text)
-		case s.Keyword:
-			keyword.count(s.Text)
-		default:
-			cue.count(s.Text)
-		}
 	}
-	r.Held, r.Order = ShareOf(held.texts, len(seen)), orderOf(seen)
-	r.Strict = Match{all.strict, ShareOf(held.strict, held.texts), ShareOf(held.strict, all.strict)}
-	if all.lenient != all.strict {
-		r.Lenient = &Match{all.lenient, ShareOf(held.lenient, held.texts), ShareOf(held.lenient, all.lenient)}
+	r.Held, r.Order = ShareOf(t.held.texts, len(seen)), orderOf(seen)
+	r.Strict = Match{t.all.strict, ShareOf(t.held.strict, t.held.texts), ShareOf(t.held.strict, t.all.strict)}
+	if t.all.lenient != t.all.strict {
+		r.Lenient = &Match{t.all.lenient, ShareOf(t.held.lenient, t.held.texts), ShareOf(t.held.lenient, t.all.lenient)}
 	}
-	r.ByKeyword, r.ByCue, r.ByBoth = keyword.held(len(seen)), cue.held(len(seen)), both.held(len(seen))
+	r.ByKeyword, r.ByCue, r.ByBoth = t.keyword.held(len(seen)), t.cue.held(len(seen)), t.both.held(len(seen))
 	r.ByLikelihood = map[commitment.Likelihood]Held{}
-	for l, c := range likely {
+	for l, c := range t.likely {
 		r.ByLikelihood[l] = c.held(len(seen))
 	}
-	for n, c := range rules {
+	for n, c := range t.rules {
 		r.Rules = append(r.Rules, Rule{Name: n.rule, Held: c.held(len(seen)), Alone: c.alone, AloneRight: c.aloneRight, Shadow: n.shadow})
 	}
 	slices.SortFunc(r.Rules, func(a, b Rule) int {
@@ -313,6 +271,60 @@ func Commitments(seen []Seen) Report {
 		return cmp.Or(order, b.Rate.Part-a.Rate.Part, cmp.Compare(a.Name, b.Name))
 	})
 	return r
+}
+
+// tallies count texts, all of them and by what held them.
+type tallies struct {
+	all, held, keyword, cue, both tally
+	rules                         map[ruleName]*tally
+	likely                        map[commitment.Likelihood]*tally
+}
+
+// ruleName names a rule, or its shadow.
+type ruleName struct {
+	rule   string
+	shadow bool
+}
+
+func (t *tallies) count(s *Seen) {
+	t.all.count(s.Text)
+	rule := func(of string, shadow bool) *tally {
+		n := ruleName{of, shadow}
+		if t.rules[n] == nil {
+			t.rules[n] = &tally{}
+		}
+		t.rules[n].count(s.Text)
+		return t.rules[n]
+	}
+	for _, of := range s.Names {
+		c := rule(of, false)
+		if len(s.Names) == 1 {
+			c.alone++
+			if s.Commitment {
+				c.aloneRight++
+			}
+		}
+	}
+	for _, of := range s.Shadowed {
+		if !slices.Contains(s.Names, of) {
+			rule(of, true)
+		}
+	}
+	if !s.Held {
+		return
+	}
+	t.held.count(s.Text)
+	if c := t.likely[s.Likelihood]; c != nil { // answers to held messages have none
+		c.count(s.Text)
+	}
+	switch {
+	case s.Keyword && s.Cue:
+		t.both.count(s.Text)
+	case s.Keyword:
+		t.keyword.count(s.Text)
+	default:
+		t.cue.count(s.Text)
+	}
 }
 
 // orderOf measures how well the points order the held texts.

@@ -311,17 +311,8 @@ func (c *check) copy(ctx context.Context) error {
 	}
 	// If a log is expected, its absence is a fault.
 	expected := len(c.proof.Keys)+len(c.proof.Held) > 0
-	info, err := os.Stat(c.Path)
-	if c.Own && !expected && errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("cannot verify the audit log: there is none at %s yet; ocipd serve begins one, and a copy is verified by its path", c.Path)
-	}
-	if err != nil && (!c.Own || !expected || !errors.Is(err, fs.ErrNotExist)) {
-		return fmt.Errorf("cannot verify the audit log: %w", err)
-	}
-	if c.Own || info.IsDir() {
-		if c.files, err = mirror.OpenFiles(c.Path); err != nil && !errors.As(err, &c.unsound) {
-			return err
-		}
+	if err := c.find(expected); err != nil {
+		return err
 	}
 	want := uint64(0)
 	for _, signed := range c.proof.Held {
@@ -352,6 +343,23 @@ func (c *check) copy(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
+}
+
+// find finds the files of the copy.
+func (c *check) find(expected bool) error {
+	info, err := os.Stat(c.Path)
+	if c.Own && !expected && errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("cannot verify the audit log: there is none at %s yet; ocipd serve begins one, and a copy is verified by its path", c.Path)
+	}
+	if err != nil && (!c.Own || !expected || !errors.Is(err, fs.ErrNotExist)) {
+		return fmt.Errorf("cannot verify the audit log: %w", err)
+	}
+	if c.Own || info.IsDir() {
+		if c.files, err = mirror.OpenFiles(c.Path); err != nil && !errors.As(err, &c.unsound) {
+			return err
+		}
+	}
+	return nil
 }
 
 // retired returns the last record that the tombstone covers.
