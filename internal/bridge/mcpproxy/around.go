@@ -112,8 +112,8 @@ func capableIn(v jsontext.Value, left *int) (jsontext.Value, bool) {
 
 // filtered returns an object without the members that keep rejects, and the same bytes if it has no others.
 func filtered(v jsontext.Value, keep func(*toolmap.Member) bool) (jsontext.Value, bool) {
-	list, err := toolmap.Members(v, 0)
-	if err != nil || toolmap.Exactly(list) != nil {
+	list, err := exactly(v, 0)
+	if err != nil {
 		return nil, false
 	}
 	same, kept := true, list[:0]

@@ -211,13 +211,19 @@ type toolCall struct {
 	named key
 }
 
+// exactly returns the members of an object that all readers understand in one way.
+func exactly(v jsontext.Value, from int, names ...string) ([]toolmap.Member, error) {
+	list, err := toolmap.Members(v, from)
+	if err == nil {
+		err = toolmap.Exactly(list, names...)
+	}
+	return list, err
+}
+
 // parseCall parses the params of a tools/call.
 func parseCall(line []byte, f *frame) (*toolCall, error) {
 	c := &toolCall{frame: *f, line: line}
-	params, err := toolmap.Members(line[f.params.from:f.params.to], f.params.from)
-	if err == nil {
-		err = toolmap.Exactly(params, "name", "arguments", metaMember, "task", answersMember, stateMember)
-	}
+	params, err := exactly(line[f.params.from:f.params.to], f.params.from, "name", "arguments", metaMember, "task", answersMember, stateMember)
 	if err != nil {
 		return nil, err
 	}

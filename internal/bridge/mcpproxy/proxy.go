@@ -322,15 +322,9 @@ func (p *proxy) decide(ctx context.Context, c *toolCall, asked, over func()) {
 
 // cancelled gives up a call that the server has not got yet.
 func (p *proxy) cancelled(line []byte, f *frame, session string) bool {
-	if f.params.to == 0 {
-		return false
-	}
 	params, err := toolmap.Members(line[f.params.from:f.params.to], 0)
-	if err != nil {
-		return false
-	}
 	of, ok := toolmap.Find(params, "requestId")
-	return ok && p.calls.cancel(key{session, keyOf(of.Value)})
+	return err == nil && ok && p.calls.cancel(key{session, keyOf(of.Value)})
 }
 
 func (o *observer) lost(outcome, why string) {

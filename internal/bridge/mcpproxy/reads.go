@@ -49,10 +49,7 @@ func (p *proxy) bring(ctx context.Context, c *toolCall, m *toolmap.Map, r *toolm
 	}
 	if arguments != nil {
 		// The senders come from the arguments that the server gets.
-		changed, err := toolmap.Members(arguments, 0)
-		if err == nil {
-			err = toolmap.Exactly(changed)
-		}
+		changed, err := exactly(arguments, 0)
 		if err != nil {
 			over()
 			p.refuse(c, gatelink.RefusedBy(err))
@@ -107,10 +104,7 @@ var (
 
 // legible returns an error if a part of a result is not text, or comes in another way.
 func legible(result jsontext.Value) error {
-	said, err := toolmap.Members(result, 0)
-	if err == nil {
-		err = toolmap.Exactly(said, resultNames...)
-	}
+	said, err := exactly(result, 0, resultNames...)
 	switch {
 	case err != nil:
 		return toolmap.Unclear("the result cannot be read")
@@ -126,10 +120,7 @@ func legible(result jsontext.Value) error {
 		return toolmap.Unclear("the content cannot be read")
 	}
 	for _, one := range blocks {
-		block, err := toolmap.Members(one, 0)
-		if err == nil {
-			err = toolmap.Exactly(block, blockNames...)
-		}
+		block, err := exactly(one, 0, blockNames...)
 		if err != nil {
 			return toolmap.Unclear("the content cannot be read")
 		}
@@ -141,10 +132,7 @@ func legible(result jsontext.Value) error {
 		if !ok {
 			continue
 		}
-		resource, err := toolmap.Members(held.Value, 0)
-		if err == nil {
-			err = toolmap.Exactly(resource, resourceNames...)
-		}
+		resource, err := exactly(held.Value, 0, resourceNames...)
 		if err != nil || has(resource, "blob") {
 			return toolmap.Unclear("bytes in a resource cannot be read")
 		}

@@ -45,9 +45,7 @@ func (c *toolCall) reply(p *proxy, f *frame, session string) {
 		defer asked()
 		var no *gatelink.Refusal
 		var err error
-		if c.arguments, err = toolmap.Members(said, 0); err == nil {
-			err = toolmap.Exactly(c.arguments)
-		}
+		c.arguments, err = exactly(said, 0)
 		switch {
 		case err != nil:
 			no = &gatelink.Refusal{Code: "MALFORMED", Reason: err.Error()}

@@ -1,5 +1,7 @@
 package openprose
 
+import "slices"
+
 // loops read parallel, repeat, for, parallel for and loop.
 func (p *parser) loops(indent int) (n *node, err error) {
 	n = &node{kind: p.peekWord(), at: p.pos}
@@ -146,23 +148,17 @@ func (p *parser) conditional(indent int) (n *node, err error) {
 	if n.body, err = p.body(indent, "the if"); err != nil {
 		return nil, err
 	}
-	for p.pos < len(p.src) && p.indent() == indent {
-		w := wordAt(p.src[p.pos+indent:])
-		if w != "elif" && w != "else" {
-			break
-		}
-		p.pos += indent
-		clause := &node{kind: w, at: p.pos}
+	for clause := p.clause(indent, kindElif, kindElse); clause != nil; clause = p.clause(indent, kindElif, kindElse) {
 		if i := len(n.items); i > 0 && n.items[i-1].kind == kindElse {
-			return nil, fail(p.pos, "%s follows the else", quote(w))
+			p.pos = clause.at
+			return nil, fail(p.pos, "%s follows the else", quote(clause.kind))
 		}
-		p.pos += len(w)
-		if w == "elif" {
+		if clause.kind == kindElif {
 			if clause.text, err = p.condition("elif", false); err != nil {
 				return nil, err
 			}
 		}
-		if clause.body, err = p.body(indent, "the "+w); err != nil {
+		if clause.body, err = p.body(indent, "the "+clause.kind); err != nil {
 			return nil, err
 		}
 		n.items = append(n.items, clause)
@@ -206,34 +202,41 @@ func (p *parser) choice(indent int) (n *node, err error) {
 	return n, nil
 }
 
+// clause reads the keyword of a further clause of a statement, if it is next.
+func (p *parser) clause(indent int, of ...string) *node {
+	if p.pos >= len(p.src) || p.indent() != indent {
+		return nil
+	}
+	w := wordAt(p.src[p.pos+indent:])
+	if !slices.Contains(of, w) {
+		return nil
+	}
+	n := &node{kind: w, at: p.pos + indent}
+	p.pos += indent + len(w)
+	return n
+}
+
 func (p *parser) try(indent int) (n *node, err error) {
 	n = &node{kind: kindTry, at: p.pos}
 	p.pos += len("try")
 	if n.body, err = p.body(indent, "the try"); err != nil {
 		return nil, err
 	}
-	for p.pos < len(p.src) && p.indent() == indent {
-		w := wordAt(p.src[p.pos+indent:])
-		if w != "catch" && w != "finally" {
-			break
-		}
-		p.pos += indent
-		clause := &node{kind: w, at: p.pos}
+	for clause := p.clause(indent, kindCatch, kindFinally); clause != nil; clause = p.clause(indent, kindCatch, kindFinally) {
 		for _, before := range n.items {
 			switch before.kind {
-			case w:
-				p.found(p.pos, "the try has a %s already", w)
+			case clause.kind:
+				p.found(clause.at, "the try has a %s already", clause.kind)
 			case kindFinally:
-				p.found(p.pos, "%s follows the finally", quote(w))
+				p.found(clause.at, "%s follows the finally", quote(clause.kind))
 			}
 		}
-		p.pos += len(w)
-		if w == "catch" {
+		if clause.kind == kindCatch {
 			if err := p.as(clause); err != nil {
 				return nil, err
 			}
 		}
-		if clause.body, err = p.body(indent, "the "+w); err != nil {
+		if clause.body, err = p.body(indent, "the "+clause.kind); err != nil {
 			return nil, err
 		}
 		n.items = append(n.items, clause)

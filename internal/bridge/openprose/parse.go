@@ -167,28 +167,24 @@ func (p *parser) use() (*node, error) {
 		p.found(s.at, "the dependency is empty")
 	}
 	if p.blanks(); p.word("as") {
-		alias, err := p.identifier("the dependency's name here")
-		if err != nil {
+		if err := p.named(n, "the dependency's name here"); err != nil {
 			return nil, err
 		}
-		n.name, n.nameAt = alias.name, alias.at
 	}
 	return n, p.endLine("the dependency")
 }
 
 // interfaceOf reads input NAME: STRING and output NAME = EXPRESSION of standalone
 // scripts.
-func (p *parser) interfaceOf(w string, indent int) (*node, error) {
-	n := &node{kind: w, at: p.pos}
+func (p *parser) interfaceOf(w string, indent int) (n *node, err error) {
+	n = &node{kind: w, at: p.pos}
 	if !p.legacy {
 		return nil, fail(p.pos, "%s is of standalone scripts: the contract's Parameters, Requires, Returns and Maintains declare what goes in and out", quote(w))
 	}
 	p.pos += len(w)
-	name, err := p.identifier("its name")
-	if err != nil {
+	if err := p.named(n, "its name"); err != nil {
 		return nil, err
 	}
-	n.name, n.nameAt = name.name, name.at
 	if w == "input" {
 		if err := p.want(":", "the input"); err != nil {
 			return nil, err
@@ -230,19 +226,17 @@ func (p *parser) body(indent int, what string) ([]*node, error) {
 	return list, nil
 }
 
-func (p *parser) agent(indent int) (*node, error) {
-	n := &node{kind: kindAgent, at: p.pos}
+func (p *parser) agent(indent int) (n *node, err error) {
+	n = &node{kind: kindAgent, at: p.pos}
 	p.pos += len("agent")
-	name, err := p.identifier("the agent's name")
-	if err != nil {
+	if err := p.named(n, "the agent's name"); err != nil {
 		return nil, err
 	}
-	n.name, n.nameAt = name.name, name.at
 	if err := p.header("the agent"); err != nil {
 		return n, err
 	}
 	if n.props, err = p.properties(indent, kindAgent); err == nil && len(n.props) == 0 {
-		err = fail(name.at, "the agent %s has no properties", quote(name.name))
+		err = fail(n.nameAt, "the agent %s has no properties", quote(n.name))
 	}
 	return n, err
 }
@@ -250,11 +244,9 @@ func (p *parser) agent(indent int) (*node, error) {
 func (p *parser) block(indent int) (n *node, err error) {
 	n = &node{kind: kindBlock, at: p.pos}
 	p.pos += len("block")
-	name, err := p.identifier("the block's name")
-	if err != nil {
+	if err := p.named(n, "the block's name"); err != nil {
 		return nil, err
 	}
-	n.name, n.nameAt = name.name, name.at
 	if p.sign("(") {
 		if n.targets, err = p.names(")"); err != nil {
 			return nil, err

@@ -192,6 +192,15 @@ func (s *scanner) identifier(what string) (*node, error) {
 	return n, nil
 }
 
+// named reads the name of a node.
+func (s *scanner) named(n *node, what string) error {
+	name, err := s.identifier(what)
+	if err == nil {
+		n.name, n.nameAt = name.name, name.at
+	}
+	return err
+}
+
 // names reads names up to a closing sign.
 func (s *scanner) names(closing string) (list []*node, err error) {
 	for {

@@ -210,11 +210,9 @@ func (p *parser) call(indent int) (n *node, err error) {
 		}
 		n.name, n.nameAt = s.text, s.at
 	} else {
-		name, err := p.identifier("what is called")
-		if err != nil {
+		if err := p.named(n, "what is called"); err != nil {
 			return nil, err
 		}
-		n.name, n.nameAt = name.name, name.at
 	}
 	if err := p.endLine("the call"); err != nil {
 		return nil, err
@@ -246,11 +244,9 @@ func (p *parser) session(indent int) (n *node, err error) {
 		if err := p.want(":", "the "+n.kind); err != nil {
 			return nil, err
 		}
-		agent, err := p.identifier("an agent")
-		if err != nil {
+		if err := p.named(n, "an agent"); err != nil {
 			return nil, err
 		}
-		n.name, n.nameAt = agent.name, agent.at
 	}
 	if err := p.endLine("the " + n.kind); err != nil {
 		return nil, err

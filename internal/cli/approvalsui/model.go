@@ -440,16 +440,8 @@ func (d *model) command(k tea.KeyPressMsg) tea.Cmd {
 		d.stage, d.typed = filtering, newInput(d.queue.filter, false, api.MaxNote)
 	case "n":
 		d.stage, d.typed = noting, newInput(d.note, false, api.MaxNote)
-	case "a":
-		return d.begin(api.DecideApprove)
-	case "d":
-		return d.begin(api.DecideDeny)
-	case "t":
-		return d.begin(api.DecideTakeover)
-	case "r":
-		return d.begin(api.DecideResolve)
-	case "c":
-		return d.begin(api.DecideChanges)
+	case "a", "d", "t", "r", "c":
+		return d.begin(map[string]string{"a": api.DecideApprove, "d": api.DecideDeny, "t": api.DecideTakeover, "r": api.DecideResolve, "c": api.DecideChanges}[k.String()])
 	case "o":
 		d.order()
 	}

@@ -11,9 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/openclawos/ocipd/internal/api/client"
 	"github.com/openclawos/ocipd/internal/bridge/a2aproxy"
-	"github.com/openclawos/ocipd/internal/bridge/gatelink"
 	"github.com/openclawos/ocipd/internal/bridge/mcpproxy"
 	"github.com/openclawos/ocipd/internal/cli"
 	"github.com/spf13/cobra"
@@ -84,29 +82,19 @@ func (f *a2aFlags) run(ctx context.Context, s *cli.Process) error {
 	if err != nil || target.RawQuery != "" {
 		return cli.Usagef("--url: %q is no address of an A2A agent", f.address)
 	}
-	secret, err := s.Token(f.token)
+	link, err := newLink(s, f.agent, f.token, "speaks")
 	if err != nil {
 		return err
 	}
-	if f.agent == "" || secret == "" {
-		return cli.Usagef("cannot say who speaks: name the agent with --agent, and its token's file with --token-file (ocipd task grant --agent ID --out FILE)")
-	}
-	socket, err := s.KernelSocket()
-	if err != nil {
-		return err
-	}
-	log := slog.New(slog.NewTextHandler(s.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	link := &gatelink.Link{Token: secret, Agent: f.agent, NewID: newID, Now: time.Now, Dial: func(ctx context.Context) (*client.Client, error) {
-		return client.Dial(ctx, socket, client.WithDropEvents())
-	}}
 	defer link.Close()
+	log := slog.New(slog.NewTextHandler(s.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	if err := link.Check(ctx); err != nil {
 		// The daemon may start before the first message.
 		log.Warn("nothing passes until this is well", "error", err)
 	}
 	o := &a2aproxy.Options{
 		Link: link, Incoming: f.listen != "", Target: target, Hold: f.hold, Wait: f.wait, Log: log, NewID: newID, Now: time.Now,
-		Origin: (&mcpproxy.Source{Name: "a2a", Shown: "a2a " + target.Host, Address: target.String()}).Origin(secret),
+		Origin: (&mcpproxy.Source{Name: "a2a", Shown: "a2a " + target.Host, Address: target.String()}).Origin(link.Token),
 	}
 	if err := f.trust(o); err != nil {
 		return err
@@ -114,7 +102,7 @@ func (f *a2aFlags) run(ctx context.Context, s *cli.Process) error {
 	if o.Push, err = f.push(ctx, o.Certificate); err != nil {
 		return err
 	}
-	l, err := f.open(ctx, o, secret)
+	l, err := f.open(ctx, o, link.Token)
 	if err != nil {
 		return err
 	}

@@ -78,28 +78,18 @@ func (p *mcpProxy) run(ctx context.Context, command []string) error {
 			return cli.Usagef("%v", err)
 		}
 	}
-	secret, err := p.Token(p.tokenFile)
+	link, err := newLink(p.Process, p.agent, p.tokenFile, "sends")
 	if err != nil {
 		return err
 	}
-	if p.agent == "" || secret == "" {
-		return cli.Usagef("cannot say who sends: name the agent with --agent, and its token's file with --token-file (ocipd task grant --agent ID --out FILE)")
-	}
-	socket, err := p.KernelSocket()
-	if err != nil {
-		return err
-	}
-	log := slog.New(slog.NewTextHandler(p.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	link := &gatelink.Link{Token: secret, Agent: p.agent, NewID: newID, Now: time.Now, Dial: func(ctx context.Context) (*client.Client, error) {
-		return client.Dial(ctx, socket, client.WithDropEvents())
-	}}
 	defer link.Close()
+	log := slog.New(slog.NewTextHandler(p.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	if err := link.Check(ctx); err != nil {
 		// The daemon may start before the first call.
 		log.Warn("no tool is called until this is well", "error", err)
 	}
 	o := &mcpproxy.Options{
-		Given: p.given != "", Name: p.name, Origin: sourceOf(p.Process, p.name, cmp.Or(p.name, m.Name), p.address, command).Origin(secret),
+		Given: p.given != "", Name: p.name, Origin: sourceOf(p.Process, p.name, cmp.Or(p.name, m.Name), p.address, command).Origin(link.Token),
 		Map: m, Link: link, Command: command, Env: withoutToken(p.Env), In: p.Stdin, Out: p.Stdout, Stderr: p.Stderr, Hold: p.hold, Log: log, NewID: newID, Now: time.Now,
 	}
 	if target == nil {
@@ -112,9 +102,27 @@ func (p *mcpProxy) run(ctx context.Context, command []string) error {
 	if err != nil {
 		return err
 	}
-	path := mcpproxy.Path(secret, target)
+	path := mcpproxy.Path(link.Token, target)
 	fmt.Fprintf(p.Stdout, "http://%s%s\n", l.Addr(), path)
 	return mcpproxy.Serve(ctx, o, l, target, path)
+}
+
+// newLink returns the link of a proxy to the daemon. does is what the agent does through it.
+func newLink(s *cli.Process, agent, tokenFile, does string) (*gatelink.Link, error) {
+	secret, err := s.Token(tokenFile)
+	if err != nil {
+		return nil, err
+	}
+	if agent == "" || secret == "" {
+		return nil, cli.Usagef("cannot say who %s: name the agent with --agent, and its token's file with --token-file (ocipd task grant --agent ID --out FILE)", does)
+	}
+	socket, err := s.KernelSocket()
+	if err != nil {
+		return nil, err
+	}
+	return &gatelink.Link{Token: secret, Agent: agent, NewID: newID, Now: time.Now, Dial: func(ctx context.Context) (*client.Client, error) {
+		return client.Dial(ctx, socket, client.WithDropEvents())
+	}}, nil
 }
 
 func newMCPExplain(s *cli.Process) *cobra.Command {
