@@ -310,13 +310,13 @@ func (r *Runtime) plan(p *Place, write func(*entry) (command string, args []stri
 	return plan, notes, err
 }
 
-// withoutProxy returns a text in which a server is not behind the proxy, and where the server is if that is over HTTP.
-func (e *entry) withoutProxy(p *Place, text []byte, kept []entry) ([]byte, *remote) {
+// withoutProxy takes a server out of the proxy in a file's text. was is the server's address if it is one over HTTP.
+func (e *entry) withoutProxy(p *Place, text []byte, kept []entry) (bare []byte, was *remote) {
 	if e.Agent == "" {
 		return text, nil
 	}
 	inner, args := p.inner(e)
-	was := remoteOf(p, inner, args)
+	was = remoteOf(p, inner, args)
 	if was != nil && e.back != nil {
 		return swap(text, e.back(e, was, kept)), was
 	}

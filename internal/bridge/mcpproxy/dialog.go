@@ -96,28 +96,16 @@ func (d *dialog) pass(line []byte, o *observer) error {
 	if d.done {
 		return errLeft
 	}
-	d.o = o
-	d.calls.watch(o)
+	if o != nil {
+		d.o = o
+		d.calls.watch(o)
+	}
 	// The request's own goroutine answers it.
 	d.work <- func() { d.answer(line) }
 	return nil
 }
 
-// send passes a call to the server and its answer to the client.
-func (d *dialog) send(line []byte) error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.done {
-		return errLeft
-	}
-	d.work <- func() { d.answer(line) }
-	return nil
-}
-
-// forward passes the server's answer directly to the client.
-func (d *dialog) forward(body []byte) {
-	d.back.ServeHTTP(d.rw, d.request(body))
-}
+func (d *dialog) send(line []byte) error { return d.pass(line, nil) }
 
 // answer passes the call to the server, and the answer to the client.
 func (d *dialog) answer(line []byte) {

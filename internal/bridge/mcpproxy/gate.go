@@ -219,8 +219,8 @@ func (a *asked) wait(ctx context.Context) {
 // errOver means that the time is up.
 var errOver = errors.New("it was waited long enough")
 
-// await calls asks again and again until it reports a decision, and alive in between. It returns an error if it
-// stops before: at its end, when over, or when the client has left.
+// await calls asks until that reports a decision: at first, after each news of the daemon, and every askEvery. In
+// between it calls alive. It returns an error if the proxy ends, the time is over, or the client has left before.
 func (p *proxy) await(ctx context.Context, over <-chan time.Time, left <-chan struct{}, alive func(), asks func() bool) error {
 	tick := time.NewTicker(aliveEvery)
 	defer tick.Stop()

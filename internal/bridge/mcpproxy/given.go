@@ -13,7 +13,7 @@ import (
 	"github.com/openclawos/ocipd/internal/bridge/toolmap"
 )
 
-// given is what a server has given its clients, in each of their sessions.
+// given are the texts that a server has given its clients, in each of their sessions. Clients may repeat them.
 type given struct {
 	mu sync.Mutex
 	// texts are cursors, states, and names of what the server has. templates are the addresses that it describes.

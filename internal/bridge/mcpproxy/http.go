@@ -220,7 +220,7 @@ func (w *web) post(rw http.ResponseWriter, r *http.Request) {
 		w.calls.forget("") // a server without sessions begins anew
 	}
 	if pass, learns := w.fromClient(body, &f, d.session, d); pass != nil {
-		d.forward(pass)
+		w.back.ServeHTTP(rw, d.request(pass)) // the server's answer goes directly to the client
 		if learns != nil {
 			w.calls.forgo(learns)
 		}

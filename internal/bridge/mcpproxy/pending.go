@@ -123,7 +123,7 @@ func (p *pendingCalls) keep(at key, instead []byte) {
 	p.keepLocked(at, instead)
 }
 
-// inspected notes what the client gets of an answer, for which it could ask the server again.
+// inspected keeps the client's version of an answer, because the client could ask the server to repeat the answer.
 func (p *pendingCalls) inspected(at key, line, said []byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -85,8 +85,8 @@ type proxy struct {
 	calls *pendingCalls
 	// mine has an owned for each approval request of this session, by its id.
 	mine sync.Map
-	// says is the server's description of itself, given what it has given to its clients, and requests what it
-	// and they have asked each other.
+	// says is the server's description of itself, given its texts that clients may repeat, and requests the open
+	// requests of both sides.
 	says     *says
 	given    given
 	requests requests

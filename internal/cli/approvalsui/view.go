@@ -9,7 +9,7 @@ import (
 	"github.com/openclawos/ocipd/internal/base/term"
 )
 
-// remark is what the status line says, and its colour.
+// remark is the text of the status line, and its colour.
 type remark struct {
 	said string
 	tone term.Colour

@@ -149,7 +149,7 @@ func (d *demo) connect(id string, c api.Capabilities) (*client.Client, error) {
 	return app, app.Call(d.ctx, "app.ready", map[string]any{}, nil)
 }
 
-// restart kills the daemon, starts another, and connects the apps to it. It adds that to what the apps saw.
+// restart kills the daemon, starts another, and connects the apps to it. It adds a line to the apps' view.
 func (d *demo) restart(saw []term.Cell) ([]term.Cell, error) {
 	if err := d.daemon.Process.Kill(); err != nil {
 		return nil, err

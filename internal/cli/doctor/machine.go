@@ -162,31 +162,25 @@ func (d *Examiner) room(free int64) (found []Diagnosis) {
 	return found
 }
 
-// fileSystem returns the name of a kind of file system, and whether it is remote.
+// fileSystems are the kinds of file systems.
 //
 // Source: statfs(2), include/uapi/linux/magic.h.
+var fileSystems = map[uint32]struct {
+	name   string
+	remote bool
+}{
+	unix.EXT4_SUPER_MAGIC: {"ext4", false}, unix.XFS_SUPER_MAGIC: {"xfs", false}, unix.BTRFS_SUPER_MAGIC: {"btrfs", false}, unix.TMPFS_MAGIC: {"tmpfs", false},
+	unix.OVERLAYFS_SUPER_MAGIC: {"overlayfs", false}, unix.NFS_SUPER_MAGIC: {"NFS", true}, unix.SMB_SUPER_MAGIC: {"SMB", true}, unix.CIFS_SUPER_MAGIC: {"SMB", true},
+	unix.SMB2_SUPER_MAGIC: {"SMB", true}, unix.V9FS_MAGIC: {"9P", true}, unix.CEPH_SUPER_MAGIC: {"Ceph", true},
+}
+
+// fileSystem returns the name of a kind of file system, and whether it is remote.
 func fileSystem(magic uint32) (name string, remote bool) {
-	switch magic {
-	case unix.EXT4_SUPER_MAGIC:
-		return "ext4", false
-	case unix.XFS_SUPER_MAGIC:
-		return "xfs", false
-	case unix.BTRFS_SUPER_MAGIC:
-		return "btrfs", false
-	case unix.TMPFS_MAGIC:
-		return "tmpfs", false
-	case unix.OVERLAYFS_SUPER_MAGIC:
-		return "overlayfs", false
-	case unix.NFS_SUPER_MAGIC:
-		return "NFS", true
-	case unix.SMB_SUPER_MAGIC, unix.CIFS_SUPER_MAGIC, unix.SMB2_SUPER_MAGIC:
-		return "SMB", true
-	case unix.V9FS_MAGIC:
-		return "9P", true
-	case unix.CEPH_SUPER_MAGIC:
-		return "Ceph", true
+	kind, known := fileSystems[magic]
+	if !known {
+		return fmt.Sprintf("a file system of kind %#x", magic), false
 	}
-	return fmt.Sprintf("a file system of kind %#x", magic), false
+	return kind.name, kind.remote
 }
 
 // measureSync appends and syncs as commits do, and returns the times, shortest first. It

@@ -107,7 +107,7 @@ func (p *mcpProxy) run(ctx context.Context, command []string) error {
 	return mcpproxy.Serve(ctx, o, l, target, path)
 }
 
-// newLink returns the link of a proxy to the daemon. does is what the agent does through it.
+// newLink returns the link of a proxy to the daemon. does is the verb for the agent in an error.
 func newLink(s *cli.Process, agent, tokenFile, does string) (*gatelink.Link, error) {
 	secret, err := s.Token(tokenFile)
 	if err != nil {

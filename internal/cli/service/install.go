@@ -530,7 +530,7 @@ func (i *Installation) remove(files []File) (removed bool, err error) {
 	return removed, nil
 }
 
-// sayStays names what an uninstallation leaves.
+// sayStays names the files and folders that an uninstallation leaves.
 func (i *Installation) sayStays(packaged string) {
 	fmt.Fprintln(i.Stdout, "these stay; remove them yourself if you mean to:")
 	for _, dir := range [][2]string{

@@ -172,8 +172,8 @@ func bySpan(a, b span) int {
 
 func sorted(found map[span]files) []span { return slices.SortedFunc(maps.Keys(found), bySpan) }
 
-// readListed returns the segments of the manifest that belong to this database, after it has finished what a
-// crash interrupted.
+// readListed returns the segments of the manifest that belong to this database, after it has finished a removal
+// that a crash interrupted.
 func (ss *segments) readListed(ctx context.Context, found map[span]files) ([]Segment, error) {
 	listed, err := ss.layout.readManifest()
 	if broken, ok := errors.AsType[*manifestError](err); ok {
