@@ -132,15 +132,12 @@ func (d *model) rule() string {
 func (d *model) writePage(p *term.Page) *tea.Cursor {
 	height := d.pageHeight()
 	lines, x, y := d.words.layOut(d.screen.Width - term.Width(term.Gutter))
-	top := max(0, y-height+1)
-	cursor := tea.NewCursor(x+term.Width(term.Gutter), len(p.Lines)+y-top)
-	for i := range height {
-		if top+i < len(lines) {
-			p.Line(p.Paint(term.Dim, term.Gutter), lines[top+i])
-		} else {
-			p.Line()
-		}
+	for i := range lines {
+		lines[i] = p.Paint(term.Dim, term.Gutter) + lines[i]
 	}
+	written := page{lines: lines, top: max(0, y-height+1)}
+	cursor := tea.NewCursor(x+term.Width(term.Gutter), len(p.Lines)+y-written.top)
+	written.draw(p, height)
 	return cursor
 }
 

@@ -249,19 +249,9 @@ func (d *demo) recordCells(e *audit.Entry) []term.Cell {
 func wrap(lines []term.Cell, width int) (wrapped []term.Cell) {
 	for _, line := range lines {
 		indent := line.Text[:len(line.Text)-len(strings.TrimLeft(line.Text, " "))]
-		text := indent
-		for word := range strings.FieldsSeq(line.Text) {
-			switch {
-			case text == indent:
-				text += word
-			case term.Width(text)+1+term.Width(word) > width:
-				wrapped = append(wrapped, term.Cell{Text: term.Cut(text, width), Colour: line.Colour})
-				text = indent + word
-			default:
-				text += " " + word
-			}
+		for _, text := range term.Fold(line.Text, width-len(indent)) {
+			wrapped = append(wrapped, term.Cell{Text: indent + text, Colour: line.Colour})
 		}
-		wrapped = append(wrapped, term.Cell{Text: term.Cut(text, width), Colour: line.Colour})
 	}
 	return wrapped
 }
