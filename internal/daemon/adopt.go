@@ -3,24 +3,36 @@ package daemon
 import (
 	"fmt"
 	"slices"
+	"sync/atomic"
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit/redact"
 	"github.com/openclawos/ocipd/internal/audit/sealedtext"
 	"github.com/openclawos/ocipd/internal/base/sshsig"
 	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/daemon/appconfig"
 	"github.com/openclawos/ocipd/internal/daemon/kernelconfig"
+	"github.com/openclawos/ocipd/internal/evidence/digestkeys"
 	"github.com/openclawos/ocipd/internal/ipc"
 	"github.com/openclawos/ocipd/internal/kernel"
 	"github.com/openclawos/ocipd/internal/ocip/policy"
+	"go.uber.org/zap"
 )
+
+// inForce is what a reload replaces.
+type inForce struct {
+	config   atomic.Pointer[config.Config]
+	policy   *policy.Holder
+	redactor atomic.Pointer[redact.Redactor]
+	settings *appconfig.Settings
+}
 
 // The configuration of the start, d.cfg, applies until the stop to keys with the tag
 // reload:"restart" in [config.Config]. For live keys, use config. This file hands the live
 // values to the other packages.
 
 // config is the configuration in force.
-func (d *Daemon) config() *config.Config { return d.live.Load() }
+func (d *Daemon) config() *config.Config { return d.inForce.config.Load() }
 
 // terms are the terms of decisions under a configuration and a policy.
 func (d *Daemon) terms(cfg *config.Config, p *policy.Policy) (t kernel.Terms, err error) {
@@ -39,7 +51,7 @@ func (d *Daemon) terms(cfg *config.Config, p *policy.Policy) (t kernel.Terms, er
 	if file := cfg.Approvals.AllowedSigners; file != "" {
 		// An unreadable file of signers is refused: without it nobody could decide.
 		s := allowedSigners(&cfg.Approvals)
-		s.Seen = d.signersSeen(file)
+		s.Seen = d.signers.of(file)
 		if _, err := s.Load(); err != nil {
 			return t, err
 		}
@@ -80,8 +92,8 @@ func tenants(cfg *config.Config) (names []string) {
 	return names
 }
 
-func (d *Daemon) newRedactor(cfg *config.Config) (*redact.Redactor, error) {
-	r, err := redact.New(redact.Options{Members: cfg.Audit.Redact.Members, Patterns: cfg.Audit.Redact.Patterns, Digest: d.keys.Digest})
+func newRedactor(keys *digestkeys.Keys, cfg *config.Config) (*redact.Redactor, error) {
+	r, err := redact.New(redact.Options{Members: cfg.Audit.Redact.Members, Patterns: cfg.Audit.Redact.Patterns, Digest: keys.Digest})
 	if err != nil {
 		return nil, fmt.Errorf("cannot use audit.redact: %w", err)
 	}
@@ -117,7 +129,7 @@ func (d *Daemon) prepare(cfg *config.Config, p *policy.Policy) (adopt kernel.Ado
 	if err != nil {
 		return adopt, err
 	}
-	redactor, err := d.newRedactor(cfg)
+	redactor, err := newRedactor(d.keys, cfg)
 	if err != nil {
 		return adopt, err
 	}
@@ -131,20 +143,20 @@ func (d *Daemon) prepare(cfg *config.Config, p *policy.Policy) (adopt kernel.Ado
 	return kernel.Adoption{
 		Begin: decide.Begin,
 		Swap: func() {
-			d.redactor.Store(redactor)
+			d.inForce.redactor.Store(redactor)
 			decide.Swap()
-			d.policy.Swap(p)
-			d.live.Store(cfg)
+			d.inForce.policy.Swap(p)
+			d.inForce.config.Store(cfg)
 			d.tasks.Load().Configure(tasksConfig(cfg, terms.Seal, terms.SealHeld))
 		},
 		Finish: func() {
 			decide.Finish()
 			rosters{d}.noteRoster(cfg)
-			d.server.SetLimits(limits(cfg))
-			d.settings.Take(cfg)
-			d.setLogLevel(cfg.Log.Level)
+			d.serving.SetLimits(limits(cfg))
+			d.inForce.settings.Take(cfg)
+			setLogLevel(d.options.Level, cfg.Log.Level)
 			notify()
-			d.retention.Look()
+			d.followers.retention.Look()
 			// Last: an exemption given before this may still rest on the old rules.
 			d.kernel.Exempt.End()
 		},
@@ -152,10 +164,10 @@ func (d *Daemon) prepare(cfg *config.Config, p *policy.Policy) (adopt kernel.Ado
 }
 
 // setLogLevel sets the log's level, if the log has an adjustable one.
-func (d *Daemon) setLogLevel(level string) {
-	if d.level != nil {
+func setLogLevel(log *zap.AtomicLevel, level string) {
+	if log != nil {
 		// A checked configuration has a valid level.
-		_ = d.level.UnmarshalText([]byte(level))
+		_ = log.UnmarshalText([]byte(level))
 	}
 }
 

@@ -55,12 +55,12 @@ func checkSinks(cfg *config.Config) (found config.Errors) {
 // startable returns an error if the daemon could not restart with a configuration that has
 // keys waiting for a restart, so that an accepted file cannot prevent a later start. It
 // tests live keys by preparing them.
-func (d *Daemon) startable(ctx context.Context, cfg *config.Config) error {
-	next, err := New(Options{Config: cfg, Getenv: d.getenv, Version: d.version, Log: d.log})
+func (d *Daemon) startable(_ context.Context, cfg *config.Config) error {
+	next, err := New(Options{Config: cfg, Getenv: d.options.Getenv, Version: d.options.Version, Log: d.log})
 	if err != nil {
 		return err
 	}
-	if err := next.checkPlaces(ctx); err != nil {
+	if err := next.places.check(); err != nil {
 		return err
 	}
 	if found := checkSinks(cfg); len(found) > 0 {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
 	"go.uber.org/zap"
 )
@@ -36,7 +37,7 @@ func (d *Daemon) checkLog(ctx context.Context) error {
 			d.logDamaged(err)
 		}
 	}()
-	d.onStop("the check of the log", func() error {
+	d.ends.add("the check of the log", func() error {
 		stop()
 		<-done
 		return nil
@@ -60,7 +61,7 @@ func (d *Daemon) logDamaged(found error) {
 		return
 	}
 	problem := fault.Error()
-	d.damaged.Store(&problem)
+	d.evidence.damaged.Store(&problem)
 	details := map[string]any{}
 	if fault.Seq > 0 {
 		details["record"] = int(fault.Seq)
@@ -73,4 +74,15 @@ func (d *Daemon) logDamaged(found error) {
 	}
 	d.log.Error("sending is paused: the audit log in the database is not what was written; ocipd audit verify says more", zap.Error(found))
 	d.notices.Alarm(logNotice, "The audit log was changed", problem+"\nAll sending is paused.\nocipd audit verify")
+}
+
+// resume ends a pause, for a person who has looked into its cause.
+func (d *Daemon) resume(ctx context.Context, who api.Peer, p *api.PauseParams) (api.PauseResult, error) {
+	result, err := d.kernel.Resume(ctx, who, p)
+	if err == nil && result.Changed && p.Scope() == api.PausedAll {
+		for _, notice := range append(d.witnesses.seenBy.resumed(), logNotice) {
+			d.notices.Decided(notice)
+		}
+	}
+	return result, err
 }

@@ -23,14 +23,14 @@ func (d *Daemon) openConfigs(ctx context.Context) error {
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return err
 	}
-	rows, err := keyring.ReadRows(d.keysDir())
+	rows, err := keyring.ReadRows(d.places.keys())
 	if err != nil {
 		return err
 	}
 	key := hmac.New(sha256.New, rows.Key())
 	_, _ = io.WriteString(key, "digest of the configuration") // a hash takes everything
 	d.configs = configlog.New(configlog.Options{
-		NewID: d.ids.next, Key: key.Sum(nil), Redact: func(s string) string { return d.redactor.Load().Text(s) },
+		NewID: d.ids.next, Key: key.Sum(nil), Redact: func(s string) string { return d.inForce.redactor.Load().Text(s) },
 	}, value)
 	said := store.Newest(d.store, newestConfiguration)
 	if len(value) > 0 && (said == "" || said == d.configs.Digest()) {

@@ -6,15 +6,11 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/audit/redact"
 	"github.com/openclawos/ocipd/internal/base/metrics"
 	"github.com/openclawos/ocipd/internal/base/peer"
 	"github.com/openclawos/ocipd/internal/config"
@@ -26,21 +22,17 @@ import (
 	"github.com/openclawos/ocipd/internal/daemon/reload"
 	"github.com/openclawos/ocipd/internal/daemon/runtimewatch"
 	"github.com/openclawos/ocipd/internal/daemon/supervisor"
-	"github.com/openclawos/ocipd/internal/evidence/checkpoints"
 	"github.com/openclawos/ocipd/internal/evidence/configlog"
 	"github.com/openclawos/ocipd/internal/evidence/digestkeys"
-	"github.com/openclawos/ocipd/internal/evidence/export"
-	"github.com/openclawos/ocipd/internal/evidence/index"
 	"github.com/openclawos/ocipd/internal/evidence/keyring"
-	"github.com/openclawos/ocipd/internal/evidence/retention"
 	"github.com/openclawos/ocipd/internal/ipc"
 	"github.com/openclawos/ocipd/internal/kernel"
 	"github.com/openclawos/ocipd/internal/kernel/registry"
 	"github.com/openclawos/ocipd/internal/ocip/commitment"
 	"github.com/openclawos/ocipd/internal/ocip/policy"
 	"github.com/openclawos/ocipd/internal/store"
+	"github.com/openclawos/ocipd/internal/store/diskspace"
 	"github.com/openclawos/ocipd/internal/store/storeerror"
-	"github.com/openclawos/ocipd/internal/task/taskservice"
 	"go.uber.org/zap"
 )
 
@@ -74,85 +66,48 @@ type Process struct {
 
 // Daemon is one daemon, from Start to Stop.
 type Daemon struct {
+	options Options
 	cfg     *config.Config
-	live    atomic.Pointer[config.Config]
-	getenv  func(string) string
-	version string
 	log     *zap.Logger
-	level   *zap.AtomicLevel
 	started time.Time
 	ids     *ids
+	places  places
+	inForce inForce
 
-	passed  []*os.File
-	manager *supervisor.Manager
-	gates   func() map[string][]string
-	// aborted is closed when a stop must not wait any more.
-	aborted chan struct{}
-	abort   sync.Once
+	sockets sockets
+	serving serving
+	store   *store.Store
+	// signers is the last seen file of allowed signers.
+	signers   seenSigners
+	evidence  evidence
+	witnesses witnesses
+	followers followers
+	keys      *digestkeys.Keys
+	metrics   *metrics.Set
 
-	socket, operator string
-	// unused is the path of a service manager's unused socket, or "".
-	unused           string
-	database, mirror string
-	// left counts the requests that the stop left unanswered.
-	left int
-
-	policy   *policy.Holder
-	store    *store.Store
-	mirrored mirrored
-	index    *index.Index
-	keys     *digestkeys.Keys
-	redactor atomic.Pointer[redact.Redactor]
-	notices  *notices.Notices
-	kernel   *kernel.Kernel
-	tasks    atomic.Pointer[taskservice.Tasks]
-	runner   *runners
-	// boot names the system's boot.
-	boot   string
-	server *ipc.Server
-	// apps and operators are the sockets, open from the first step on.
-	apps, operators *net.UnixListener
-
-	settings *appconfig.Settings
+	notices *notices.Notices
+	kernel  *kernel.Kernel
+	tasks   tasks
+	runner  *runners
 	// configs makes the records of configurations.
 	configs  *configlog.Log
 	reloader *reload.Engine
-
-	sinks *export.Set
-	// seenBy is the newest checkpoint that each witness has seen. recorded is closed after the record of
-	// the start: from then on, the kernel exists, and answers of witnesses can be recorded.
-	seenBy    seenBy
-	recorded  chan struct{}
-	retention *retention.Keeper
-	gateways  *runtimewatch.Watch
-	metrics   *metrics.Set
-
-	signer *keyring.Signer
-	// rotating serializes rotations of the key.
-	signers seenSigners
-	// damaged is the fault that the check of the whole log found, or nil.
-	damaged atomic.Pointer[string]
-	// outside are the checkpoints outside the log.
-	outside  atomic.Pointer[checkpoints.File]
-	rotating sync.Mutex
-
-	// process is [Options.Process].
-	process *Process
-
-	// undo holds the undo of each completed step, newest last. A failed start and a stop both use it.
-	undo []ending
+	gateways *runtimewatch.Watch
+	// ends are those of the completed steps of the start. A failed start and a stop both use them.
+	ends endings
 }
 
 // New checks everything that can be checked without touching anything.
 func New(o Options) (*Daemon, error) {
 	d := &Daemon{
-		cfg: o.Config, getenv: o.Getenv, version: o.Version, log: o.Log, level: o.Level, ids: newIDs(),
-		passed: o.Passed, manager: o.Manager, gates: o.Gates, aborted: make(chan struct{}), recorded: make(chan struct{}), seenBy: seenBy{lastWord: lastWord},
+		options: o, cfg: o.Config, log: o.Log, ids: newIDs(), metrics: newMetrics(),
+		sockets: sockets{cfg: o.Config, getenv: o.Getenv, log: o.Log}, serving: serving{aborted: make(chan struct{})},
 	}
-	d.live.Store(o.Config)
-	d.socket = config.SocketPath(o.Config, o.Getenv)
-	d.operator = config.OperatorPath(d.socket)
-	if d.database = config.DatabasePath(o.Config, o.Getenv); d.database == "" {
+	d.inForce.config.Store(o.Config)
+	d.sockets.app = config.SocketPath(o.Config, o.Getenv)
+	d.sockets.operator = config.OperatorPath(d.sockets.app)
+	database := config.DatabasePath(o.Config, o.Getenv)
+	if database == "" {
 		if url := o.Config.Store.URL; url != "" {
 			return nil, fmt.Errorf("cannot use store.url %q: this daemon keeps its store in SQLite; leave the key empty or name a file", mask.URL(url))
 		}
@@ -161,14 +116,18 @@ func New(o Options) (*Daemon, error) {
 	if lacks := kernelconfig.CheckDeclared(o.Config); len(lacks) > 0 {
 		return nil, lacks
 	}
-	d.process = o.Process
-	d.mirror = config.MirrorPath(o.Config, d.database)
-	d.metrics = newMetrics()
+	d.places = places{o.Config, database, config.MirrorPath(o.Config, database)}
+	d.evidence = evidence{places: d.places, log: o.Log, newID: d.ids.next}
+	d.witnesses = witnesses{
+		evidence: &d.evidence, recorded: make(chan struct{}), lastWord: lastWord,
+		halt:  func(by string, r *audit.Record) error { return d.kernel.Halt(by, r) },
+		alarm: func(id, title, text string) { d.notices.Alarm(id, title, text) },
+	}
 	return d, nil
 }
 
 // Sockets returns where apps and operators connect.
-func (d *Daemon) Sockets() (apps, operators string) { return d.socket, d.operator }
+func (d *Daemon) Sockets() (apps, operators string) { return d.sockets.app, d.sockets.operator }
 
 // Start brings everything up and returns when the daemon answers. If a step fails, it
 // undoes the earlier ones.
@@ -192,8 +151,8 @@ func (d *Daemon) Start(ctx context.Context) (err error) {
 		}
 		d.log.Debug("started", zap.String("step", step.name), zap.Duration("after", time.Since(began)))
 	}
-	d.log.Info("ready", zap.String("socket", d.socket), zap.String("operator", d.operator), zap.String("version", d.version),
-		zap.String("policy", d.policy.Load().Revision()), zap.Duration("after", time.Since(d.started)))
+	d.log.Info("ready", zap.String("socket", d.sockets.app), zap.String("operator", d.sockets.operator), zap.String("version", d.options.Version),
+		zap.String("policy", d.inForce.policy.Load().Revision()), zap.Duration("after", time.Since(d.started)))
 	return nil
 }
 
@@ -206,14 +165,16 @@ type step struct {
 // steps are those of a start, in order.
 func (d *Daemon) steps() []step {
 	return []step{
-		{"file descriptors", d.checkDescriptors},
-		{"sockets", d.claimSockets},
+		// A daemon with too few descriptors for its apps fails before it has a socket.
+		{"file descriptors", func(context.Context) error { return ipc.CheckDescriptors(limits(d.cfg).Connections) }},
+		// If a daemon is already running, a start touches nothing of that daemon.
+		{"sockets", func(context.Context) error { return d.sockets.open(d.options.Passed, &d.ends) }},
 		{"policy", d.loadPolicy},
-		{"places", d.checkPlaces},
+		{"places", func(context.Context) error { return d.places.check() }},
 		{"store", d.openStore},
-		{"checkpoints", d.holdCheckpoints},
-		{"witnesses", d.askWitnesses},
-		{"digest keys", d.settleKeys},
+		{"checkpoints", func(ctx context.Context) error { return d.evidence.hold(ctx, &d.ends) }},
+		{"witnesses", func(ctx context.Context) error { return d.witnesses.ask(ctx, &d.ends) }},
+		{"digest keys", func(ctx context.Context) error { return d.keys.Settle(ctx, d.store, tenants(d.cfg)...) }},
 		{"configurations on record", d.openConfigs},
 		{"mirror", d.openMirror},
 		{"index", d.openIndex},
@@ -221,7 +182,7 @@ func (d *Daemon) steps() []step {
 		{"kernel", d.startKernel},
 		{"tasks", d.startTasks},
 		{"record of the start", d.recordStart},
-		{"list of witnesses", d.watchWitnesses},
+		{"list of witnesses", func(ctx context.Context) error { return d.witnesses.watch(ctx, &d.ends) }},
 		{"rows", d.checkRows},
 		{"whole log", d.checkLog},
 		{"retention", d.retain},
@@ -230,17 +191,22 @@ func (d *Daemon) steps() []step {
 		{"reload", d.watchFiles},
 		{"metrics", d.serveMetrics},
 		// A command that gets an answer can also find the daemon by its place file.
-		{"place for commands", d.publishPlaces},
+		{"place for commands", func(context.Context) error { return d.sockets.publish(d.places, &d.ends) }},
 		{"answers", d.listen},
 		{"service manager", d.supervise},
 	}
 }
+
+// endings are the ends of completed steps, newest last.
+type endings []ending
 
 // ending undoes a step.
 type ending struct {
 	name string
 	run  func() error
 }
+
+func (e *endings) add(name string, end func() error) { *e = append(*e, ending{name, end}) }
 
 // longStop is the time from which the end of a step is logged.
 const longStop = 5 * time.Second
@@ -250,7 +216,7 @@ const longStop = 5 * time.Second
 // each step that does not end in order, and continues with the others.
 func (d *Daemon) Stop() error {
 	var failures []error
-	for _, end := range slices.Backward(d.undo) {
+	for _, end := range slices.Backward(d.ends) {
 		began := time.Now()
 		err := end.run()
 		took := time.Since(began)
@@ -262,7 +228,7 @@ func (d *Daemon) Stop() error {
 		}
 		failures = append(failures, err)
 	}
-	d.undo = nil
+	d.ends = nil
 	return errors.Join(failures...)
 }
 
@@ -281,10 +247,10 @@ func (d *Daemon) Run(ctx context.Context, reload <-chan os.Signal) error {
 	}
 	d.log.Info("stopping")
 	err := d.Stop()
-	if d.left > 0 && d.isAborted() {
-		err = errors.Join(err, fmt.Errorf("%w: requests under way were not answered: %d", ErrAborted, d.left))
+	if d.serving.left > 0 && d.serving.isAborted() {
+		err = errors.Join(err, fmt.Errorf("%w: requests under way were not answered: %d", ErrAborted, d.serving.left))
 	}
-	d.log.Info("stopped", zap.Int("unanswered", d.left), zap.Error(err))
+	d.log.Info("stopped", zap.Int("unanswered", d.serving.left), zap.Error(err))
 	return err
 }
 
@@ -307,34 +273,10 @@ func tellUnsound(d *Daemon, err error) {
 	if !found {
 		return
 	}
-	err = notices.Last(d.getenv, d.log.Named("notify"), d.cfg.Approvals.Notify, d.seenBy.lastWord, "ocipd did not start: the records are not as they were left", fault.Error()+"\nocipd audit verify")
+	err = notices.Last(d.options.Getenv, d.log.Named("notify"), d.cfg.Approvals.Notify, d.witnesses.lastWord, "ocipd did not start: the records are not as they were left", fault.Error()+"\nocipd audit verify")
 	if err != nil {
 		d.log.Warn("cannot tell a person why the daemon did not start", zap.Error(err))
 	}
-}
-
-func (d *Daemon) onStop(name string, end func() error) { d.undo = append(d.undo, ending{name, end}) }
-
-// claimSockets is the first step: if a daemon is already running, it touches nothing of that daemon.
-func (d *Daemon) claimSockets(context.Context) (err error) {
-	d.apps, d.operators, err = d.openSockets()
-	return err
-}
-
-// closer closes a listener that the server may have closed already.
-func closer(l net.Listener) func() error {
-	return func() error {
-		if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
-			return err
-		}
-		return nil
-	}
-}
-
-// allows reports whether a user may connect: the daemon's own user, and for apps the users
-// in the configuration.
-func (d *Daemon) allows(uid uint32, operator bool) bool {
-	return uid == uint32(os.Geteuid()) || !operator && slices.Contains(d.cfg.IPC.AllowUIDs, int(uid))
 }
 
 func (d *Daemon) loadPolicy(ctx context.Context) error {
@@ -342,15 +284,15 @@ func (d *Daemon) loadPolicy(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cannot use the policy: %w", err)
 	}
-	d.warnOfWriters(d.cfg, compiled)
-	d.policy = policy.NewHolder(compiled)
-	d.settings = appconfig.New(d.cfg)
+	warnOfWriters(d.log, d.cfg, compiled)
+	d.inForce.policy = policy.NewHolder(compiled)
+	d.inForce.settings = appconfig.New(d.cfg)
 	d.reloader = reload.New(ctx, d.cfg, reload.Options{
 		Replacing: func() func() { return d.kernel.Replacing() },
-		Policy:    d.policy, Prepare: d.prepare, Startable: d.startable,
+		Policy:    d.inForce.policy, Prepare: d.prepare, Startable: d.startable,
 		Commit: func(c *store.Change) (store.Receipt, error) { return d.store.Commit(c) },
 		Note:   d.noteConfig, Former: func() string { return d.configs.Former() }, Goes: func(upTo uint64) bool { return d.configs.Goes(upTo) },
-		Tell: func() { d.manager.Status(d.condition()) },
+		Tell: func() { d.options.Manager.Status(d.condition()) },
 		Now:  time.Now, NewID: d.ids.next, Log: d.log.Named("reload"),
 	})
 	return nil
@@ -358,14 +300,17 @@ func (d *Daemon) loadPolicy(ctx context.Context) error {
 
 func (d *Daemon) openStore(ctx context.Context) (err error) {
 	d.store, err = store.Open(ctx, store.Options{
-		Path: d.database, Clock: time.Now, Log: d.log.Named("store"), Wait: d.cfg.Store.CommitTimeout, Alive: d.mirrored.alive, Space: d.space(), DiskChanged: d.diskChanged,
-		Signing: d.signing(), Redact: func(r *audit.Record) { d.redactor.Load().Record(r) }, Metrics: d.metrics, Claimed: d.claimed, Unreadable: storeerror.Unreadable,
-		RowKey: keyring.RowKey(config.KeysPath(d.cfg, d.database), rand.Reader, time.Now), Altered: d.alteredRow, UnreadableRow: storeerror.AlteredRow,
+		Path: d.places.database, Clock: time.Now, Log: d.log.Named("store"), Wait: d.cfg.Store.CommitTimeout, Alive: d.followers.mirror.alive, Space: space(&d.cfg.Store),
+		DiskChanged: func(was, now diskspace.Disk) *store.Change { return diskChanged(d.ids.next(), was, now) },
+		Signing:     d.evidence.signing(), Redact: func(r *audit.Record) { d.inForce.redactor.Load().Record(r) }, Metrics: d.metrics, Claimed: d.claimed, Unreadable: storeerror.Unreadable,
+		RowKey: keyring.RowKey(d.places.keys(), rand.Reader, time.Now), Altered: func(table, row string) *store.Change { return alteredRow(d.ids.next(), table, row) }, UnreadableRow: storeerror.AlteredRow,
 	})
 	if err != nil {
 		return err
 	}
-	d.onStop("the store", d.store.Close)
+	d.evidence.store = d.store
+	d.signers.store, d.signers.newID = d.store, d.ids.next
+	d.ends.add("the store", d.store.Close)
 	return nil
 }
 
@@ -373,60 +318,46 @@ func (d *Daemon) openStore(ctx context.Context) (err error) {
 // this daemon's too. The store's records need the parts made here.
 func (d *Daemon) claimed(made bool) error {
 	if made {
-		if err := d.refuseMissing(); err != nil {
+		if err := d.places.refuseMissing(); err != nil {
 			return err
 		}
 	}
 	var err error
-	d.keys, err = digestkeys.Open(digestkeys.Options{Dir: config.KeysPath(d.cfg, d.database), Now: time.Now, NewID: d.ids.next, Log: d.log})
+	d.keys, err = digestkeys.Open(digestkeys.Options{Dir: d.places.keys(), Now: time.Now, NewID: d.ids.next, Log: d.log})
 	if err != nil {
 		return err
 	}
-	redactor, err := d.newRedactor(d.cfg)
-	d.redactor.Store(redactor)
+	redactor, err := newRedactor(d.keys, d.cfg)
+	d.inForce.redactor.Store(redactor)
 	return err
 }
 
-// settleKeys checks and loads the digest keys.
-func (d *Daemon) settleKeys(ctx context.Context) error {
-	return d.keys.Settle(ctx, d.store, tenants(d.cfg)...)
-}
-
-// openIndex starts to index the log. It cannot fail, because without an index the daemon
-// reads the log itself.
-func (d *Daemon) openIndex(ctx context.Context) error {
-	d.index = index.Open(ctx, index.Options{
-		Path: index.Path(d.database), Log: d.store, Now: time.Now, Logger: d.log.Named("index"),
-	})
-	d.onStop("the index", d.index.Close)
-	return nil
-}
-
 func (d *Daemon) startKernel(ctx context.Context) error {
-	terms, err := d.terms(d.cfg, d.policy.Load())
+	terms, err := d.terms(d.cfg, d.inForce.policy.Load())
 	if err != nil {
 		return err
 	}
-	d.notices = notices.New(d.getenv, d.log.Named("notify"))
+	d.notices = notices.New(d.options.Getenv, d.log.Named("notify"))
 	notify, err := d.notices.Prepare(d.cfg.Approvals.Notify)
 	if err != nil {
 		return err
 	}
 	notify()
-	d.onStop("notices", d.notices.Close)
-	if d.boot, err = peer.Boot(); err != nil {
+	d.ends.add("notices", d.notices.Close)
+	boot, err := peer.Boot()
+	if err != nil {
 		return err
 	}
 	d.kernel, err = kernel.New(ctx, kernel.Options{
-		Boot: d.boot, Runs: peer.Runs, Look: peer.Look,
-		Terms: terms, Store: d.store, Settings: d.settings, Search: d.index, Notify: d.notices, Digest: d.keys.Digest, Keys: d.keys.DigestForm, Now: time.Now, NewID: d.ids.next, Metrics: d.metrics, Log: d.log.Named("kernel"),
-		Subject: d.taskSubject, Tasks: d.taskOf,
+		Boot: boot, Runs: peer.Runs, Look: peer.Look,
+		Terms: terms, Store: d.store, Settings: d.inForce.settings, Search: d.followers.index, Notify: d.notices, Digest: d.keys.Digest, Keys: d.keys.DigestForm, Now: time.Now, NewID: d.ids.next, Metrics: d.metrics, Log: d.log.Named("kernel"),
+		Subject: d.tasks.subject, Tasks: d.tasks.of,
 	})
 	if err != nil {
 		return err
 	}
 	rosters{d}.noteRoster(d.cfg)
-	d.onStop("the kernel", func() error {
+	d.ends.add("the kernel", func() error {
 		d.kernel.Close()
 		return nil
 	})
@@ -441,21 +372,21 @@ func (d *Daemon) recordStart(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c := &store.Change{Last: true, Checkpoint: true, Records: append(d.unsignedTail(),
+	c := &store.Change{Last: true, Checkpoint: true, Records: append(d.evidence.unsignedTail(),
 		&audit.Record{ID: d.ids.next(), ActionType: audit.ActionSecurity, Event: audit.EventStarted, Details: map[string]any{
-			"version": d.version, "program": registry.OwnProgram(), "pid": os.Getpid(), "configFile": reload.Recorded(d.cfg.File), audit.SignsWithin: int(audit.SignWithin.Seconds()),
+			"version": d.options.Version, "program": registry.OwnProgram(), "pid": os.Getpid(), "configFile": reload.Recorded(d.cfg.File), audit.SignsWithin: int(audit.SignWithin.Seconds()),
 		}},
 	)}
 	noted, err := d.reloader.Start(c)
 	if err != nil {
 		return fmt.Errorf("cannot record the configuration: %w", err)
 	}
-	if err := d.sealedRows(ctx, c); err != nil {
+	if err := sealedRows(ctx, d.store, d.ids.next(), c); err != nil {
 		return err
 	}
-	known, err := witnessesOnRecord(ctx, d)
+	known, err := d.witnesses.onRecord(ctx)
 	if err == nil {
-		err = d.noteWitnesses(ctx, c, known...)
+		err = d.witnesses.note(ctx, c, known...)
 	}
 	if err != nil {
 		return err
@@ -467,8 +398,8 @@ func (d *Daemon) recordStart(ctx context.Context) error {
 	if err := settle(); err != nil {
 		return err
 	}
-	close(d.recorded)
-	d.onStop("the record of the stop", func() error {
+	close(d.witnesses.recorded)
+	d.ends.add("the record of the stop", func() error {
 		_, err := d.store.Commit(&store.Change{Alarm: true, Checkpoint: true, Records: []*audit.Record{
 			{ID: d.ids.next(), ActionType: audit.ActionSecurity, Event: "daemon_stopped", Details: map[string]any{"pid": os.Getpid()}},
 		}})
@@ -484,24 +415,24 @@ func (d *Daemon) recordStart(ctx context.Context) error {
 // configuration file yet, it follows its usual place. It comes after the record of the
 // start, so that no other policy is recorded before that.
 func (d *Daemon) watchFiles(context.Context) error {
-	d.onStop("the watch of the configuration and the policy", func() error {
+	d.ends.add("the watch of the configuration and the policy", func() error {
 		d.reloader.Close()
 		return nil
 	})
-	return d.reloader.Watch(cmp.Or(d.cfg.File, config.FilePath(d.getenv)))
+	return d.reloader.Watch(cmp.Or(d.cfg.File, config.FilePath(d.options.Getenv)))
 }
 
 // listen is the last step. Earlier connections have waited in the sockets' queues, and get
 // answers from now on.
 func (d *Daemon) listen(context.Context) error {
-	d.server.Serve()
-	d.onStop("connections", func() error {
+	d.serving.Serve()
+	d.ends.add("connections", func() error {
 		d.kernel.Stop()
 		d.tasks.Load().Stop()
-		d.closeServer()
+		d.serving.end(d.config().DrainTimeout, d.log)
 		return nil
 	})
-	if d.process != nil {
+	if d.options.Process != nil {
 		d.giveBack()
 	}
 	return nil
@@ -515,13 +446,13 @@ func (d *Daemon) giveBack() {
 	go func() {
 		defer close(ended)
 		memory.Return()
-		memory.GiveBack(ctx, memory.Options{Looks: looks.C, BusyPercent: d.process.GCPercent, Shrink: func() {
+		memory.GiveBack(ctx, memory.Options{Looks: looks.C, BusyPercent: d.options.Process.GCPercent, Shrink: func() {
 			d.kernel.Shrink()
 			d.store.Shrink(ctx)
-			d.index.Shrink()
+			d.followers.index.Shrink()
 		}})
 	}()
-	d.onStop("the giving back of memory", func() error {
+	d.ends.add("the giving back of memory", func() error {
 		looks.Stop()
 		cancel()
 		<-ended

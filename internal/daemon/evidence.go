@@ -5,48 +5,63 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/api/caller"
 	"github.com/openclawos/ocipd/internal/audit"
-	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/evidence/checkpoints"
 	"github.com/openclawos/ocipd/internal/evidence/follow"
 	"github.com/openclawos/ocipd/internal/evidence/keyring"
-	"github.com/openclawos/ocipd/internal/evidence/retention"
+	"github.com/openclawos/ocipd/internal/store"
 	"github.com/openclawos/ocipd/internal/store/logstore"
+	"github.com/openclawos/ocipd/internal/store/storeerror"
 	"go.uber.org/zap"
 	"golang.org/x/mod/sumdb/note"
 )
 
+// evidence is what shows that the log is whole: the key that signs it, and its checkpoints outside
+// the database.
+type evidence struct {
+	places
+	log   *zap.Logger
+	newID func() string
+	// store is set once it is open, and signer while it opens.
+	store  *store.Store
+	signer *keyring.Signer
+	// outside are the checkpoints outside the log.
+	outside atomic.Pointer[checkpoints.File]
+	// rotating serializes rotations of the key.
+	rotating sync.Mutex
+	// damaged is the fault that the check of the whole log found, or nil.
+	damaged atomic.Pointer[string]
+}
+
 // signing describes the key that signs the log.
-func (d *Daemon) signing() *logstore.Signing {
+func (e *evidence) signing() *logstore.Signing {
 	return &logstore.Signing{
-		NewID: d.ids.next,
+		NewID: e.newID,
 		Open: func(name, inForce string) (note.Signer, string, error) {
-			signer, err := keyring.OpenSigner(config.KeysPath(d.cfg, d.database), name, rand.Reader)
+			signer, err := keyring.OpenSigner(e.keys(), name, rand.Reader)
 			if err != nil {
 				return nil, "", err
 			}
 			if err := signer.Settle(inForce); err != nil {
 				return nil, "", err
 			}
-			d.signer = signer
+			e.signer = signer
 			return signer.Note(), signer.Verifier(), nil
 		},
 	}
 }
 
-// checkpoints is the file of checkpoints outside the log.
-func (d *Daemon) checkpoints() string { return config.CheckpointsPath(d.cfg, d.database) }
-
-// holdCheckpoints keeps the log's checkpoints outside it. It fails if the log lacks records
+// hold keeps the log's checkpoints outside it. It fails if the log lacks records
 // that those checkpoints cover.
-func (d *Daemon) holdCheckpoints(ctx context.Context) error {
-	path := d.checkpoints()
-	o := checkpoints.Options{Path: path, Clock: time.Now, Log: d.log.Named("checkpoints")}
+func (e *evidence) hold(ctx context.Context, ends *endings) error {
+	path := e.checkpoints()
+	o := checkpoints.Options{Path: path, Clock: time.Now, Log: e.log.Named("checkpoints")}
 	if checkpoints.HasJournal() {
 		o.Journal = checkpoints.Journal
 	}
@@ -55,20 +70,20 @@ func (d *Daemon) holdCheckpoints(ctx context.Context) error {
 		return err
 	}
 	if newest := w.Newest(); newest.Size > 0 {
-		if err := d.fits(ctx, path, &newest); err != nil {
+		if err := e.fits(ctx, path, &newest); err != nil {
 			return err
 		}
 	}
-	if err := d.fitsKey(ctx); err != nil {
+	if err := e.fitsKey(ctx); err != nil {
 		return err
 	}
-	if err := d.keepHandOvers(ctx, w); err != nil {
-		d.log.Error("that the log was handed over to another key is not kept outside the log as well", zap.Error(err))
+	if err := e.keepHandOvers(ctx, w); err != nil {
+		e.log.Error("that the log was handed over to another key is not kept outside the log as well", zap.Error(err))
 	}
-	d.outside.Store(w)
-	d.followCheckpoints(ctx, "the checkpoints outside the log", func(_ context.Context, signed string) error {
-		return d.keepCheckpoint(w, signed)
-	}, func() error { return d.keepCheckpoint(w, d.store.Checkpoint().Note) })
+	e.outside.Store(w)
+	e.follow(ctx, ends, "the checkpoints outside the log", func(_ context.Context, signed string) error {
+		return e.keep(w, signed)
+	}, func() error { return e.keep(w, e.store.Checkpoint().Note) })
 	return nil
 }
 
@@ -76,15 +91,15 @@ func (d *Daemon) holdCheckpoints(ctx context.Context) error {
 // run beside each commit of many.
 const checkpointRest = 10 * time.Millisecond
 
-// followCheckpoints calls visit for each new checkpoint until the daemon stops, and atLast
+// follow calls visit for each new checkpoint until the daemon stops, and atLast
 // after all visits.
-func (d *Daemon) followCheckpoints(ctx context.Context, name string, visit func(ctx context.Context, signed string) error, atLast func() error) {
+func (e *evidence) follow(ctx context.Context, ends *endings, name string, visit func(ctx context.Context, signed string) error, atLast func() error) {
 	var at atomic.Uint64
 	var visited uint64
 	f := follow.Start(ctx, follow.Options{
-		Log: d.store, At: at.Load, Now: time.Now, Retry: follow.Retry{First: time.Second, Most: time.Minute},
+		Log: e.store, At: at.Load, Now: time.Now, Retry: follow.Retry{First: time.Second, Most: time.Minute},
 		Take: func(ctx context.Context) (time.Duration, error) {
-			head, signed := d.store.Head().Seq, d.store.Checkpoint()
+			head, signed := e.store.Head().Seq, e.store.Checkpoint()
 			if signed.Seq > visited {
 				if err := visit(ctx, signed.Note); err != nil {
 					return 0, err
@@ -94,20 +109,20 @@ func (d *Daemon) followCheckpoints(ctx context.Context, name string, visit func(
 			visited = signed.Seq
 			return checkpointRest, nil
 		},
-		Failing: "a new checkpoint is missing from " + name + "; trying again", Well: name + " have the newest checkpoint again", Level: zap.ErrorLevel, Zap: d.log,
+		Failing: "a new checkpoint is missing from " + name + "; trying again", Well: name + " have the newest checkpoint again", Level: zap.ErrorLevel, Zap: e.log,
 	})
-	d.onStop(name, func() error {
+	ends.add(name, func() error {
 		f.Stop()
 		return atLast()
 	})
 }
 
 // fits returns an error if the log does not match a checkpoint in a file.
-func (d *Daemon) fits(ctx context.Context, path string, c *audit.Checkpoint) error {
-	if have := d.store.Head().Seq; c.Size > have {
+func (e *evidence) fits(ctx context.Context, path string, c *audit.Checkpoint) error {
+	if have := e.store.Head().Seq; c.Size > have {
 		return checkpoints.Missing(path, have, c.Size)
 	}
-	root, err := d.store.RootAt(ctx, c.Size)
+	root, err := e.store.RootAt(ctx, c.Size)
 	if err != nil {
 		return err
 	}
@@ -118,8 +133,8 @@ func (d *Daemon) fits(ctx context.Context, path string, c *audit.Checkpoint) err
 }
 
 // fitsKey returns an error if the log lacks records that its key has signed.
-func (d *Daemon) fitsKey(ctx context.Context) error {
-	dir := config.KeysPath(d.cfg, d.database)
+func (e *evidence) fitsKey(ctx context.Context) error {
+	dir := e.keys()
 	signed, err := keyring.Newest(dir)
 	if err != nil || signed == "" {
 		return err
@@ -128,29 +143,29 @@ func (d *Daemon) fitsKey(ctx context.Context) error {
 	if !errors.Is(err, audit.ErrUnsigned) {
 		return fmt.Errorf("cannot use %s: %w; move it aside if the log is whole without it", keyring.NewestPath(dir), err)
 	}
-	return d.fits(ctx, keyring.NewestPath(dir), &c)
+	return e.fits(ctx, keyring.NewestPath(dir), &c)
 }
 
-// keepCheckpoint stores a checkpoint in all places outside the log.
-func (d *Daemon) keepCheckpoint(w *checkpoints.File, signed string) error {
+// keep stores a checkpoint in all places outside the log.
+func (e *evidence) keep(w *checkpoints.File, signed string) error {
 	if signed == "" {
 		return nil
 	}
-	return errors.Join(w.Keep(signed), d.signer.KeepNewest(signed))
+	return errors.Join(w.Keep(signed), e.signer.KeepNewest(signed))
 }
 
 // keepHandOvers stores the checkpoints that hand over to the key in force, if the newest
 // checkpoint outside is of an earlier key.
-func (d *Daemon) keepHandOvers(ctx context.Context, w *checkpoints.File) error {
-	key, err := d.signer.Public()
+func (e *evidence) keepHandOvers(ctx context.Context, w *checkpoints.File) error {
+	key, err := e.signer.Public()
 	if err != nil {
 		return err
 	}
 	newest := w.Newest()
-	if newest.Size == 0 || d.outsideIsOf(key) {
+	if newest.Size == 0 || e.outsideIsOf(key) {
 		return nil
 	}
-	return d.store.EachLine(ctx, max(newest.Size, d.store.Retired()), func(_ uint64, line []byte) error {
+	return e.store.EachLine(ctx, max(newest.Size, e.store.Retired()), func(_ uint64, line []byte) error {
 		if signed, ok := audit.HandOverOf(line); ok {
 			return w.Keep(signed)
 		}
@@ -159,8 +174,8 @@ func (d *Daemon) keepHandOvers(ctx context.Context, w *checkpoints.File) error {
 }
 
 // outsideIsOf reports whether a key signed the last checkpoint outside the log.
-func (d *Daemon) outsideIsOf(key note.Verifier) bool {
-	notes, err := checkpoints.Read(d.checkpoints())
+func (e *evidence) outsideIsOf(key note.Verifier) bool {
+	notes, err := checkpoints.Read(e.checkpoints())
 	if err != nil || len(notes) == 0 {
 		return false
 	}
@@ -170,84 +185,72 @@ func (d *Daemon) outsideIsOf(key note.Verifier) bool {
 
 // rotateKey hands the log over to a new key. After a crash at any point, one of the two is
 // in force, and the next start finds out which.
-func (d *Daemon) rotateKey() (seq uint64, public string, err error) {
-	d.rotating.Lock()
-	defer d.rotating.Unlock()
-	next, public, err := d.signer.Next()
+func (e *evidence) rotateKey() (seq uint64, public string, err error) {
+	e.rotating.Lock()
+	defer e.rotating.Unlock()
+	next, public, err := e.signer.Next()
 	if err != nil {
 		return 0, "", err
 	}
-	if seq, err = d.store.RotateKey(next, public); err != nil {
+	if seq, err = e.store.RotateKey(next, public); err != nil {
 		return 0, "", err
 	}
-	if err := d.signer.Promote(); err != nil {
+	if err := e.signer.Promote(); err != nil {
 		return 0, "", errors.Join(fmt.Errorf("the log is signed with %s from record %d on, and the next start puts its key in place", public, seq), err)
 	}
-	line, err := d.store.Line(context.Background(), seq)
+	line, err := e.store.Line(context.Background(), seq)
 	if signed, ok := audit.HandOverOf(line); err == nil && ok {
-		err = d.outside.Load().Keep(signed)
+		err = e.outside.Load().Keep(signed)
 	}
 	if err != nil {
-		d.log.Error("that the log was handed over to another key is not kept outside the log as well", zap.Error(err))
+		e.log.Error("that the log was handed over to another key is not kept outside the log as well", zap.Error(err))
 	}
 	// So that the key also covers everything before.
-	return seq, public, d.store.Sign()
+	return seq, public, e.store.Sign()
 }
 
 // unsignedTail is the record of a start that found more records without a checkpoint than a
 // killed daemon leaves. The start is about to sign them, so it first records that they were
 // unsigned: anybody who can write the database could have added them.
-func (d *Daemon) unsignedTail() []*audit.Record {
-	tail := d.store.FoundUnsigned()
+func (e *evidence) unsignedTail() []*audit.Record {
+	tail := e.store.FoundUnsigned()
 	if tail.Last == 0 {
 		return nil
 	}
 	fields := []zap.Field{zap.Uint64("first", tail.First), zap.Uint64("last", tail.Last), zap.Time("since", tail.From), zap.Time("until", tail.To)}
 	if !tail.Long {
-		d.log.Info("the last records were not signed: the daemon before this one did not stop in order", fields...)
+		e.log.Info("the last records were not signed: the daemon before this one did not stop in order", fields...)
 		return nil
 	}
-	d.log.Error("more records than a daemon leaves unsigned stand at the end of the log: they may not be what was decided; compare them with the mirror and what others hold", fields...)
+	e.log.Error("more records than a daemon leaves unsigned stand at the end of the log: they may not be what was decided; compare them with the mirror and what others hold", fields...)
 	return []*audit.Record{{
-		ID: d.ids.next(), ActionType: audit.ActionSecurity, Event: "unsigned_tail", Details: map[string]any{
+		ID: e.newID(), ActionType: audit.ActionSecurity, Event: "unsigned_tail", Details: map[string]any{
 			"first": tail.First, "last": tail.Last, "since": tail.From.Format(time.RFC3339Nano), "until": tail.To.Format(time.RFC3339Nano),
 		},
 	}}
 }
 
-// retain starts the removal of records older than audit.keep.
-func (d *Daemon) retain(ctx context.Context) error {
-	d.retention = retention.Start(ctx, retention.Options{
-		Store: d.store, Mirror: d.mirrored.Load(), Index: d.index, Dir: filepath.Dir(d.mirror),
-		Followed: func() uint64 { return d.sinks.Behind(d.store.Head()) },
-		Removes:  d.reloader.Restate,
-		Keep:     func() time.Duration { return d.config().Audit.Keep }, Advised: config.AdvisedKeep, Now: time.Now, Log: d.log,
-	})
-	d.onStop("retention", d.retention.Close)
-	return nil
-}
-
 // verify checks the whole log like `ocipd audit verify --database`.
-func (d *Daemon) verify(ctx context.Context) (r api.AuditVerifyResult, err error) {
-	held, err := checkpoints.Read(d.checkpoints())
+func (e *evidence) verify(ctx context.Context) (r api.AuditVerifyResult, err error) {
+	held, err := checkpoints.Read(e.checkpoints())
 	if err != nil {
 		return r, err
 	}
-	newest, err := keyring.Newest(config.KeysPath(d.cfg, d.database))
+	newest, err := keyring.Newest(e.keys())
 	if err != nil {
 		return r, err
 	}
 	if newest != "" {
 		held = append(held, newest)
 	}
-	key, err := d.signer.Public()
+	key, err := e.signer.Public()
 	if err != nil {
 		return r, err
 	}
-	r.Verifier = d.signer.Verifier()
+	r.Verifier = e.signer.Verifier()
 	proof := audit.Proof{Keys: []note.Verifier{key}, Held: held}
 	// Signatures of earlier keys count as evidence, too.
-	former, err := keyring.PublicKeys(config.KeysPath(d.cfg, d.database))
+	former, err := keyring.PublicKeys(e.keys())
 	if err != nil {
 		return r, err
 	}
@@ -256,7 +259,7 @@ func (d *Daemon) verify(ctx context.Context) (r api.AuditVerifyResult, err error
 			proof.Former = append(proof.Former, v)
 		}
 	}
-	report, err := d.store.Verify(ctx, proof)
+	report, err := e.store.Verify(ctx, proof)
 	if fault, ok := errors.AsType[*audit.Fault](err); ok {
 		r.Fault, err = &api.AuditFault{Seq: fault.Seq, Problem: fault.Problem}, nil
 	}
@@ -264,5 +267,28 @@ func (d *Daemon) verify(ctx context.Context) (r api.AuditVerifyResult, err error
 	r.Seq, r.Hash, r.Retired = report.Head.Seq, report.Head.Hash.String(), report.Retired
 	r.Signed, r.Checkpoints, r.Held, r.HeldUpTo = report.Signed, report.Checkpoints, report.Held, report.Outside
 	r.Late, r.Gaps = report.Late, report.Gaps
+	return r, err
+}
+
+// rotate answers audit.rotate_key: it hands the log over to a new key. It continues if the caller goes away.
+func (e *evidence) rotate(_ context.Context, who api.Peer, _ *api.Empty) (api.AuditRotateKeyResult, error) {
+	_, err := e.store.Commit(&store.Change{Drains: true, Records: []*audit.Record{{
+		ID: e.newID(), ActionType: audit.ActionSecurity, Event: "key_rotation", Details: caller.Details(who),
+	}}})
+	if err != nil {
+		e.log.Error("cannot record that the log gets a new key: the old one stays", zap.Error(err))
+		return api.AuditRotateKeyResult{}, storeerror.NotRecorded("cannot record it, so nothing was done", err)
+	}
+	previous := e.signer.Verifier()
+	seq, public, err := e.rotateKey()
+	return api.AuditRotateKeyResult{Verifier: public, Previous: previous, AuditSeq: seq}, err
+}
+
+// check answers audit.verify.
+func (e *evidence) check(ctx context.Context, _ *api.Empty) (api.AuditVerifyResult, error) {
+	r, err := e.verify(ctx)
+	if err != nil && ctx.Err() == nil {
+		return r, api.Errorf(api.InternalError, "%v", err)
+	}
 	return r, err
 }

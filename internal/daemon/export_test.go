@@ -30,7 +30,7 @@ func (d *Daemon) Sign() error { return d.store.Sign() }
 
 // AwaitWitnesses sets the stop's wait for the witnesses. On a busy machine they can take
 // longer than the usual limit.
-func (d *Daemon) AwaitWitnesses(limit time.Duration) { d.seenBy.lastWord = limit }
+func (d *Daemon) AwaitWitnesses(limit time.Duration) { d.witnesses.lastWord = limit }
 
 // FeedRunner attaches a runner without a connection, and sends it the runs.
 func (d *Daemon) FeedRunner(ctx context.Context, out api.Stream) error {

@@ -49,7 +49,7 @@ func (d rosters) fleet(cfg *config.Config) (*kernel.Fleet, error) {
 	if f.Self == nil {
 		return f, nil // it has left, or not joined yet
 	}
-	keys, err := keyring.ReadFleet(config.KeysPath(cfg, d.database))
+	keys, err := keyring.ReadFleet(config.KeysPath(cfg, d.places.database))
 	if err != nil {
 		return fail(err)
 	}
@@ -116,7 +116,7 @@ func (d rosters) noteRoster(cfg *config.Config) {
 	if err == nil && version < r.Version {
 		c := &store.Change{Parts: []store.Part{store.Meta{Key: rosterName, Value: []byte(value)}}, Drains: true}
 		select {
-		case <-d.recorded:
+		case <-d.witnesses.recorded:
 			c.Checkpoint = true
 		default: // the record of the start comes with one
 		}
@@ -129,7 +129,7 @@ func (d rosters) noteRoster(cfg *config.Config) {
 
 // vitals returns the content of a beat to the other hosts.
 func (d rosters) vitals(ctx context.Context) (b fleetapi.Beat, err error) {
-	b.Version, b.Checkpoint = d.version, d.store.Checkpoint().Note
+	b.Version, b.Checkpoint = d.options.Version, d.store.Checkpoint().Note
 	s, err := d.status(ctx, nil)
 	if err != nil {
 		return b, err

@@ -39,13 +39,13 @@ func (d *Daemon) watchGateways(ctx context.Context) error {
 			return attached
 		},
 		Held: func() map[string][]string {
-			if d.gates == nil {
+			if d.options.Gates == nil {
 				return nil
 			}
-			return d.gates()
+			return d.options.Gates()
 		},
 		Alarm: func(u runtimewatch.Ungated) error {
-			if err := d.recordGateway("gateway_ungated", u); err != nil {
+			if err := recordGateway(d.store, d.ids.next(), "gateway_ungated", u); err != nil {
 				return err
 			}
 			if u.Files {
@@ -61,13 +61,13 @@ func (d *Daemon) watchGateways(ctx context.Context) error {
 		},
 		Over: func(u runtimewatch.Ungated, how runtimewatch.End) error {
 			d.notices.Decided(gatewayNotice(u))
-			return d.recordGateway("gateway_"+string(how), u)
+			return recordGateway(d.store, d.ids.next(), "gateway_"+string(how), u)
 		},
 	})
 	watching, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var done sync.WaitGroup
 	done.Go(func() { d.gateways.Run(watching) })
-	d.onStop("the watch of gateways", func() error {
+	d.ends.add("the watch of gateways", func() error {
 		stop()
 		done.Wait()
 		return nil
@@ -78,13 +78,13 @@ func (d *Daemon) watchGateways(ctx context.Context) error {
 func gatewayNotice(u runtimewatch.Ungated) string { return "gateway-" + strconv.Itoa(u.PID) }
 
 // recordGateway records an observation about a Gateway.
-func (d *Daemon) recordGateway(event string, u runtimewatch.Ungated) error {
+func recordGateway(s *store.Store, id, event string, u runtimewatch.Ungated) error {
 	details := map[string]any{"pid": u.PID, "since": u.Since.UTC().Format(time.RFC3339)}
 	if u.Why != "" {
 		details["why"] = u.Why
 	}
-	_, err := d.store.Commit(&store.Change{Drains: true, Records: []*audit.Record{{
-		ID: d.ids.next(), ActionType: audit.ActionSecurity, Event: event, AppID: u.App, Details: details,
+	_, err := s.Commit(&store.Change{Drains: true, Records: []*audit.Record{{
+		ID: id, ActionType: audit.ActionSecurity, Event: event, AppID: u.App, Details: details,
 	}}})
 	return err
 }

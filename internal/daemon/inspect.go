@@ -14,9 +14,16 @@ import (
 	"go.uber.org/zap"
 )
 
-// auditInspect answers commands that need to read the database, because no other process
+// inspector answers commands that read the database.
+type inspector struct {
+	store    *store.Store
+	database string
+	log      *zap.Logger
+}
+
+// inspect answers commands that need to read the database, because no other process
 // can while the daemon runs.
-func (d *Daemon) auditInspect(ctx context.Context, p *api.AuditInspectParams) (found api.AuditInspection, err error) {
+func (i *inspector) inspect(ctx context.Context, p *api.AuditInspectParams) (found api.AuditInspection, err error) {
 	fail := func(err error) (api.AuditInspection, error) {
 		if ctx.Err() != nil {
 			return api.AuditInspection{}, ctx.Err()
@@ -26,10 +33,10 @@ func (d *Daemon) auditInspect(ctx context.Context, p *api.AuditInspectParams) (f
 		}
 		return api.AuditInspection{}, api.Errorf(api.InternalError, "%v", err)
 	}
-	if found.Database, err = filepath.Abs(d.database); err != nil {
+	if found.Database, err = filepath.Abs(i.database); err != nil {
 		return fail(err)
 	}
-	log := d.store.Evidence()
+	log := i.store.Evidence()
 	if found.Last, err = log.LastSeq(ctx); err != nil {
 		return fail(err)
 	}
@@ -56,28 +63,39 @@ func (d *Daemon) auditInspect(ctx context.Context, p *api.AuditInspectParams) (f
 			return fail(err)
 		}
 	}
-	if p.Size > 0 {
-		root, err := log.RootAt(ctx, p.Size)
-		switch {
-		case err == nil && p.Old != nil:
-			path, err := log.ProveExtension(ctx, *p.Old, p.Size)
-			if errors.Is(err, store.ErrNotFound) {
-				break
-			}
-			if err != nil {
-				return fail(err)
-			}
-			found.Root = root.String()
-			for _, h := range path {
-				found.Path = append(found.Path, h.String())
-			}
-		case err == nil:
-			found.Root = root.String()
-		case !errors.Is(err, store.ErrNotFound):
-			return fail(err)
-		}
+	if err := proveSize(ctx, log, p, &found); err != nil {
+		return fail(err)
 	}
 	return found, nil
+}
+
+// proveSize finds the root of a log's size, and the proof that the log of an earlier size is a part of it.
+func proveSize(ctx context.Context, log logstore.Evidence, p *api.AuditInspectParams, found *api.AuditInspection) error {
+	if p.Size == 0 {
+		return nil
+	}
+	root, err := log.RootAt(ctx, p.Size)
+	if err != nil {
+		return ignoreNotFound(err)
+	}
+	if p.Old != nil {
+		path, err := log.ProveExtension(ctx, *p.Old, p.Size)
+		if err != nil {
+			return ignoreNotFound(err)
+		}
+		for _, h := range path {
+			found.Path = append(found.Path, h.String())
+		}
+	}
+	found.Root = root.String()
+	return nil
+}
+
+func ignoreNotFound(err error) error {
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	return err
 }
 
 func lineAndReceipt(ctx context.Context, log logstore.Evidence, seq uint64) (line, receipt string, err error) {
@@ -99,10 +117,10 @@ func lineAndReceipt(ctx context.Context, log logstore.Evidence, seq uint64) (lin
 	return string(text), string(written), err
 }
 
-// storeSnapshot copies the database, and keeps the copy until the caller has read it.
-func (d *Daemon) storeSnapshot(context.Context, *api.Empty) (ipc.Feed, error) {
+// snapshot copies the database, and keeps the copy until the caller has read it.
+func (i *inspector) snapshot(context.Context, *api.Empty) (ipc.Feed, error) {
 	return func(ctx context.Context, s api.Stream) (err error) {
-		path, remove, err := d.store.Snapshot(ctx)
+		path, remove, err := i.store.Snapshot(ctx)
 		if _, full := errors.AsType[*store.NoRoomError](err); full {
 			return api.Errorf(api.Conflict, "%v; free some space, or stop the daemon: then the database is read where it is", err)
 		}
@@ -111,11 +129,11 @@ func (d *Daemon) storeSnapshot(context.Context, *api.Empty) (ipc.Feed, error) {
 		}
 		defer func() {
 			if err := remove(); err != nil {
-				d.log.Error("cannot remove a copy of the database", zap.String("path", path), zap.Error(err))
+				i.log.Error("cannot remove a copy of the database", zap.String("path", path), zap.Error(err))
 			}
 		}()
 		chunk := api.StoreSnapshot{}
-		if chunk.Database, err = filepath.Abs(d.database); err != nil {
+		if chunk.Database, err = filepath.Abs(i.database); err != nil {
 			return err
 		}
 		if chunk.Path, err = filepath.Abs(path); err != nil {

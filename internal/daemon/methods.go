@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -22,9 +23,16 @@ type client = *kernel.Client
 // methods is the table of all methods. A row has a method's name, its permitted callers and
 // the function that answers; the function's types are those of parameters and result.
 func (d *Daemon) methods() []ipc.Method {
-	k, reads := d.kernel, &reads{d: d}
-	log := logquery.Log{Lines: d.store, Search: d.index, Instance: func(name string) string { return config.InstanceOf(d.config().Agents, name) }}
-	return append(taskMethods(d), []ipc.Method{
+	return slices.Concat(taskMethods(d), appMethods(), agentMethods(d.kernel), []ipc.Method{
+		ipc.Cancel("stream.cancel").Fails(api.NotFound),
+		ipc.Describe("kernel.describe"),
+		ipc.Challenge("operator.challenge").Fails(api.NotFound),
+	}, operatorMethods(d))
+}
+
+// appMethods are those of an app's connection.
+func appMethods() []ipc.Method {
+	return []ipc.Method{
 		ipc.Register("app.register", client.Register).Fails(api.Conflict, api.Forbidden),
 		ipc.App("app.heartbeat", ipc.Quick, client.Heartbeat),
 		ipc.App("app.ready", ipc.Quick, client.Ready).Fails(api.Conflict),
@@ -51,36 +59,49 @@ func (d *Daemon) methods() []ipc.Method {
 		ipc.App("approval.confirm", ipc.Patient, client.Confirm).Fails(api.NotFound, api.Conflict),
 		ipc.App("approval.redeemable", ipc.Patient, client.Redeemable),
 		ipc.App("approval.withdraw", ipc.Patient, client.Withdraw).Fails(api.NotFound, api.Conflict, api.Forbidden),
+	}
+}
 
-		agentRow(d, "agent.send", granted.Send).Fails(api.Forbidden, api.NotFound, api.Conflict, api.Timeout, api.CapabilityDenied),
-		agentRow(d, "agent.read", granted.Read).Fails(api.Forbidden, api.Conflict),
-		agentRow(d, "agent.contacts", granted.Contacts),
-		agentRow(d, "agent.exchange", granted.Exchange).Fails(api.NotFound),
-		agentRow(d, "agent.approval", granted.Approval).Fails(api.NotFound),
-		agentRow(d, "agent.emit", granted.Emit).Fails(api.Forbidden, api.NotFound, api.Conflict),
-		agentRow(d, "agent.redeem", granted.Redeem).Fails(api.NotFound, api.Conflict, api.Forbidden),
-		agentRow(d, "agent.confirm", granted.Confirm).Fails(api.NotFound, api.Conflict),
-		agentRow(d, "agent.redeemable", granted.Redeemable),
-		agentRow(d, "agent.withdraw", granted.Withdraw).Fails(api.NotFound, api.Conflict, api.Forbidden),
-		d.agentWatch("agent.watch"),
+// agentMethods are those of agents with grants.
+func agentMethods(k *kernel.Kernel) []ipc.Method {
+	return []ipc.Method{
+		agentRow(k, "agent.send", granted.Send).Fails(api.Forbidden, api.NotFound, api.Conflict, api.Timeout, api.CapabilityDenied),
+		agentRow(k, "agent.read", granted.Read).Fails(api.Forbidden, api.Conflict),
+		agentRow(k, "agent.contacts", granted.Contacts),
+		agentRow(k, "agent.exchange", granted.Exchange).Fails(api.NotFound),
+		agentRow(k, "agent.approval", granted.Approval).Fails(api.NotFound),
+		agentRow(k, "agent.emit", granted.Emit).Fails(api.Forbidden, api.NotFound, api.Conflict),
+		agentRow(k, "agent.redeem", granted.Redeem).Fails(api.NotFound, api.Conflict, api.Forbidden),
+		agentRow(k, "agent.confirm", granted.Confirm).Fails(api.NotFound, api.Conflict),
+		agentRow(k, "agent.redeemable", granted.Redeemable),
+		agentRow(k, "agent.withdraw", granted.Withdraw).Fails(api.NotFound, api.Conflict, api.Forbidden),
+		agentWatch(k, "agent.watch"),
+	}
+}
 
-		ipc.Cancel("stream.cancel").Fails(api.NotFound),
-		ipc.Describe("kernel.describe"),
-		ipc.Challenge("operator.challenge").Fails(api.NotFound),
-
-		ipc.Operator("kernel.methods", api.Reads, d.listMethods),
+// operatorMethods are those of people and of commands, on the operators' socket.
+func operatorMethods(d *Daemon) []ipc.Method {
+	k, reads, inspector := d.kernel, &reads{d: d}, &inspector{d.store, d.places.database, d.log}
+	log := logquery.Log{Lines: d.store, Search: d.followers.index, Instance: func(name string) string { return config.InstanceOf(d.config().Agents, name) }}
+	return []ipc.Method{
+		ipc.Operator("kernel.methods", api.Reads, func(context.Context, *api.Empty) (list api.MethodList, err error) {
+			for _, m := range d.methods() {
+				list.Methods = append(list.Methods, api.MethodEntry{Name: m.Name, Access: string(m.Access), Pace: string(m.Pace), Signing: m.Signing})
+			}
+			return list, nil
+		}),
 		ipc.Operator("kernel.status", api.Reads, d.status),
 		ipc.Operator("audit.query", api.Reads, log.Query),
-		ipc.Operator("audit.stats", api.Reads, d.auditStats),
+		ipc.Operator("audit.stats", api.Reads, d.followers.stats),
 		ipc.OperatorStreamAs[jsontext.Value]("audit.tail", api.Reads, func(ctx context.Context, who api.Peer, p *api.AuditTailParams) (ipc.Feed, error) {
 			return reads.tail(ctx, who, p, log.Tail)
 		}),
 		ipc.OperatorAs("peer.check", api.Reads, k.Behalf.Check),
 		ipc.OperatorAs("console.report", api.Unsigned, k.Behalf.Report),
 		ipc.OperatorAs("backup.note", api.Unsigned, reads.backup),
-		ipc.Operator("audit.verify", api.Reads, d.auditVerify),
-		ipc.Operator("audit.inspect", api.Reads, d.auditInspect),
-		ipc.OperatorStream[api.StoreSnapshot]("store.snapshot", d.storeSnapshot).Fails(api.Conflict),
+		ipc.Operator("audit.verify", api.Reads, d.evidence.check),
+		ipc.Operator("audit.inspect", api.Reads, inspector.inspect),
+		ipc.OperatorStream[api.StoreSnapshot]("store.snapshot", inspector.snapshot).Fails(api.Conflict),
 		ipc.Operator("exchange.get", api.Reads, k.ExchangeGet).Fails(api.NotFound),
 		ipc.Operator("exchange.list", api.Reads, k.ExchangeList),
 		ipc.OperatorAs("exchange.resolve", api.SignedParams, k.ExchangeResolve).Fails(api.NotFound, api.Conflict, api.Forbidden),
@@ -103,22 +124,22 @@ func (d *Daemon) methods() []ipc.Method {
 		ipc.OperatorAs("policy.reload", api.Unsigned, d.reloader.Reload).Fails(api.Conflict, api.Forbidden),
 		ipc.Operator("config.diff", api.Reads, d.reloader.Diff).Fails(api.Conflict),
 		ipc.OperatorAs("audit.forget", api.Signed, d.keys.Forget).Fails(api.NotFound, api.Forbidden),
-		ipc.OperatorAs("audit.rotate_key", api.Signed, d.auditRotateKey).Fails(api.Forbidden),
-		ipc.OperatorAs("audit.retire", api.Signed, d.retention.Retire).Fails(api.Forbidden),
+		ipc.OperatorAs("audit.rotate_key", api.Signed, d.evidence.rotate).Fails(api.Forbidden),
+		ipc.OperatorAs("audit.retire", api.Signed, d.followers.retention.Retire).Fails(api.Forbidden),
 		ipc.OperatorStreamAs[fleetapi.FleetFrame]("fleet.attach", api.Unsigned, k.Hosts.Carries).Fails(api.Conflict),
 		ipc.Operator("fleet.bring", api.Unsigned, k.Hosts.Bring).Fails(api.Conflict, api.Forbidden),
 		ipc.Operator("fleet.status", api.Reads, k.Hosts.Status).Fails(api.Conflict),
 		ipc.OperatorStream[api.ProfileChunk]("debug.profile", pprof.Feed).Fails(api.Conflict),
-	}...)
+	}
 }
 
 // granted is the caller of methods for agents with grants.
 type granted = *kernel.Granted
 
 // agentRow makes the row of a method for agents with grants.
-func agentRow[P, R any](d *Daemon, name string, f func(granted, context.Context, *P) (R, api.AfterReply, error)) ipc.Method {
+func agentRow[P, R any](k *kernel.Kernel, name string, f func(granted, context.Context, *P) (R, api.AfterReply, error)) ipc.Method {
 	return ipc.Agent(name, func(s taskSession, ctx context.Context, p *P) (result R, after api.AfterReply, err error) {
-		who, err := d.granted(ctx, s, name)
+		who, err := grantedOf(ctx, k, s, name)
 		if err != nil {
 			return result, nil, err
 		}
@@ -126,13 +147,13 @@ func agentRow[P, R any](d *Daemon, name string, f func(granted, context.Context,
 	})
 }
 
-// granted is the agent of a connection's grant, with the grant's current state.
-func (d *Daemon) granted(ctx context.Context, s taskSession, method string) (granted, error) {
+// grantedOf is the agent of a connection's grant, with the grant's current state.
+func grantedOf(ctx context.Context, k *kernel.Kernel, s taskSession, method string) (granted, error) {
 	grant, err := s.Agent(ctx, method)
 	if err != nil {
 		return nil, err
 	}
-	who, err := d.kernel.Granted(grant.Agent, grant.Tenant, grant.ID, s.Peer())
+	who, err := k.Granted(grant.Agent, grant.Tenant, grant.ID, s.Peer())
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +163,7 @@ func (d *Daemon) granted(ctx context.Context, s taskSession, method string) (gra
 		lasts = grant.ExpiresAt
 	}
 	who.While(func(ctx context.Context) error {
-		_, err := d.granted(ctx, s, method)
+		_, err := grantedOf(ctx, k, s, method)
 		return err
 	}, func(ctx context.Context) error { return taskservice.Stands(ctx, d.tasks.Load(), grant.ID) }, lasts)
 	return who, nil
@@ -187,15 +208,15 @@ func taskMethods(d *Daemon) []ipc.Method {
 
 // agentWatch makes the row of the stream that tells an agent with a grant about its
 // requests. The stream ends with the grant.
-func (d *Daemon) agentWatch(name string) ipc.Method {
+func agentWatch(k *kernel.Kernel, name string) ipc.Method {
 	return ipc.AgentStream[api.AgentNews](name, api.Watching{Watching: true}, func(s taskSession, ctx context.Context, _ *api.Empty) (ipc.Feed, error) {
-		who, err := d.granted(ctx, s, name)
+		who, err := grantedOf(ctx, k, s, name)
 		if err != nil {
 			return nil, err
 		}
 		return func(ctx context.Context, stream api.Stream) error {
 			return who.Watch(ctx, checked{stream, func(ctx context.Context) error {
-				_, err := d.granted(ctx, s, name)
+				_, err := grantedOf(ctx, k, s, name)
 				return err
 			}})
 		}, nil
@@ -215,29 +236,15 @@ func (s checked) Send(ctx context.Context, chunks ...any) error {
 	return s.Stream.Send(ctx, chunks...)
 }
 
-// checkDescriptors comes first, so that a daemon with too few descriptors for its apps
-// fails before it has a socket.
-func (d *Daemon) checkDescriptors(context.Context) error {
-	return ipc.CheckDescriptors(limits(d.cfg).Connections)
-}
-
 // makeServer comes after everything that its methods use. The server does not answer yet.
 func (d *Daemon) makeServer(context.Context) error {
-	d.server = ipc.NewServer(ipc.Options{
+	d.serving.Server = ipc.NewServer(ipc.Options{
 		Methods: d.methods(),
 		Connect: func(p api.Peer, l api.Link) (ipc.Client, error) { return d.kernel.Connect(p, l), nil },
 		// The socket's mode and the check of users already exclude other users; this excludes apps.
-		Admit: d.kernel.MayOperate, Signs: d.kernel.Signs, Vouch: d.kernel.Vouch, Behalf: d.kernel.Behalf.For, Tasks: d.connectTasks, Limits: limits(d.cfg),
-		AllowUID: d.allows, Now: time.Now, NewID: d.ids.next, Version: d.version, Log: d.log.Named("ipc"), Metrics: d.metrics,
-		Apps: d.apps, Operators: d.operators,
+		Admit: d.kernel.MayOperate, Signs: d.kernel.Signs, Vouch: d.kernel.Vouch, Behalf: d.kernel.Behalf.For, Tasks: d.tasks.connect, Limits: limits(d.cfg),
+		AllowUID: d.sockets.allows, Now: time.Now, NewID: d.ids.next, Version: d.options.Version, Log: d.log.Named("ipc"), Metrics: d.metrics,
+		Apps: d.sockets.apps, Operators: d.sockets.operators,
 	})
 	return nil
-}
-
-// listMethods lists the table.
-func (d *Daemon) listMethods(context.Context, *api.Empty) (list api.MethodList, err error) {
-	for _, m := range d.methods() {
-		list.Methods = append(list.Methods, api.MethodEntry{Name: m.Name, Access: string(m.Access), Pace: string(m.Pace), Signing: m.Signing})
-	}
-	return list, nil
 }

@@ -27,8 +27,8 @@ func newMetrics() *metrics.Set {
 }
 
 // latency is the summary of times for people.
-func (d *Daemon) latency() api.LatencyStatus {
-	l := d.metrics.Latencies()
+func latency(m *metrics.Set) api.LatencyStatus {
+	l := m.Latencies()
 	micro := func(t time.Duration) int64 { return t.Microseconds() }
 	return api.LatencyStatus{
 		Decisions: l.Decisions, DecisionP50: micro(l.DecisionP50), DecisionP99: micro(l.DecisionP99),
@@ -41,13 +41,13 @@ func (d *Daemon) serveMetrics(ctx context.Context) error {
 	server, err := metricshttp.Serve(ctx, metricshttp.Options{
 		Socket: d.cfg.Metrics.Socket, Listen: d.cfg.Metrics.Listen, Metrics: d.metrics,
 		Status:  func(ctx context.Context) (api.Status, error) { return d.status(ctx, nil) },
-		Traffic: func() (int, int64) { return d.server.Connections(), d.server.Queued() },
+		Traffic: func() (int, int64) { return d.serving.Connections(), d.serving.Queued() },
 		Shared:  func() bool { return len(tenants(d.config())) > 1 },
-		Version: d.version, Now: time.Now, Log: d.log.Named("metrics"),
+		Version: d.options.Version, Now: time.Now, Log: d.log.Named("metrics"),
 	})
 	if err != nil {
 		return err
 	}
-	d.onStop("metrics", server.Close)
+	d.ends.add("metrics", server.Close)
 	return nil
 }

@@ -21,7 +21,7 @@ import (
 // It records the restoration, pauses all sending until a person resumes, takes back everything that
 // lets something go, and removes the mark of the restoration.
 func (d *Daemon) restored(ctx context.Context) (settle func() error, err error) {
-	mark, err := backup.Marked(d.database)
+	mark, err := backup.Marked(d.places.database)
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func (d *Daemon) restored(ctx context.Context) (settle func() error, err error) 
 				return fmt.Errorf("cannot record that a restoration is settled: %w", err)
 			}
 		}
-		if err := os.Remove(backup.MarkPath(d.database)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Remove(backup.MarkPath(d.places.database)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("cannot take away the mark of a restoration: %w", err)
 		}
 		return nil

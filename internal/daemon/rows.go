@@ -9,20 +9,20 @@ import (
 )
 
 // alteredRow is the record of a row that something other than the daemon changed.
-func (d *Daemon) alteredRow(table, row string) *store.Change {
+func alteredRow(id, table, row string) *store.Change {
 	return &store.Change{Alarm: true, Records: []*audit.Record{{
-		ID: d.ids.next(), ActionType: audit.ActionSecurity, Event: "altered_row", Details: map[string]any{"table": table, "row": row},
+		ID: id, ActionType: audit.ActionSecurity, Event: "altered_row", Details: map[string]any{"table": table, "row": row},
 	}}}
 }
 
 // sealedRows records that rows were sealed in the state in which they were found.
-func (d *Daemon) sealedRows(ctx context.Context, c *store.Change) error {
-	why, recorded, err := d.store.SealedRows(ctx)
+func sealedRows(ctx context.Context, s *store.Store, id string, c *store.Change) error {
+	why, recorded, err := s.SealedRows(ctx)
 	if err != nil || why == "" {
 		return err
 	}
 	c.Add(recorded)
-	c.Records = append(c.Records, &audit.Record{ID: d.ids.next(), ActionType: audit.ActionSecurity, Event: "rows_sealed", Details: map[string]any{"why": why}})
+	c.Records = append(c.Records, &audit.Record{ID: id, ActionType: audit.ActionSecurity, Event: "rows_sealed", Details: map[string]any{"why": why}})
 	return nil
 }
 
@@ -37,7 +37,7 @@ func (d *Daemon) checkRows(ctx context.Context) error {
 			d.log.Error("cannot check the rows of the database", zap.Error(err))
 		}
 	}()
-	d.onStop("the check of the rows", func() error {
+	d.ends.add("the check of the rows", func() error {
 		stop()
 		<-done
 		return nil

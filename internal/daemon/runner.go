@@ -36,7 +36,7 @@ type runners struct {
 }
 
 func newRunners(d *Daemon) *runners {
-	return &runners{d: d, dir: filepath.Join(filepath.Dir(d.database), "runner"), more: make(chan struct{}, 1)}
+	return &runners{d: d, dir: filepath.Join(filepath.Dir(d.places.database), "runner"), more: make(chan struct{}, 1)}
 }
 
 // Attached reports whether there is a runner process.

@@ -22,6 +22,9 @@ const (
 // seenSigners is the last seen state of the file of allowed signers: its digest, and the
 // number before its record.
 type seenSigners struct {
+	store *store.Store
+	newID func() string
+
 	mu     sync.Mutex
 	read   bool
 	listed bool
@@ -36,32 +39,31 @@ func (s *seenSigners) load(value []byte) {
 	s.read, s.listed = true, n == 2
 }
 
-// signersSeen records a changed file of allowed signers before anybody decides by it,
+// of records a changed file of allowed signers before anybody decides by it,
 // because the file at that time tells who a principal was. The record has the file's digest
 // and its first lines. If retention has removed the record, it is made anew.
-func (d *Daemon) signersSeen(file string) func(sum [32]byte, list *sshsig.Signers) error {
+func (s *seenSigners) of(file string) func(sum [32]byte, list *sshsig.Signers) error {
 	return func(sum [32]byte, list *sshsig.Signers) error {
-		s := &d.signers
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if !s.read {
-			last, err := d.store.Meta(context.Background(), signersName)
+			last, err := s.store.Meta(context.Background(), signersName)
 			if err != nil && !errors.Is(err, store.ErrNotFound) {
 				return err
 			}
 			s.load(last)
 		}
 		digest := "sha256:" + hex.EncodeToString(sum[:])
-		if digest == s.digest && s.listed && d.store.Retired() <= s.behind {
+		if digest == s.digest && s.listed && s.store.Retired() <= s.behind {
 			return nil
 		}
 		details := map[string]any{"file": file, "digest": digest, "signerCount": list.Len(), "signers": list.Each(signersOnRecord)}
 		if s.digest != "" {
 			details["was"] = s.digest
 		}
-		behind := d.store.Head().Seq
-		_, err := d.store.Commit(&store.Change{Parts: []store.Part{store.Meta{Key: signersName, Value: fmt.Appendf(nil, "%s %d", digest, behind)}}, Records: []*audit.Record{{
-			ID: d.ids.next(), ActionType: audit.ActionConfigChange, Event: "signers_changed", Details: details,
+		behind := s.store.Head().Seq
+		_, err := s.store.Commit(&store.Change{Parts: []store.Part{store.Meta{Key: signersName, Value: fmt.Appendf(nil, "%s %d", digest, behind)}}, Records: []*audit.Record{{
+			ID: s.newID(), ActionType: audit.ActionConfigChange, Event: "signers_changed", Details: details,
 		}}})
 		if err == nil {
 			s.digest, s.behind, s.listed = digest, behind, true

@@ -20,16 +20,16 @@ func (d *Daemon) openSinks(ctx context.Context) error {
 	if err != nil {
 		host = "" // it is for people to read
 	}
-	d.sinks, err = export.Open(ctx, export.Options{
+	d.followers.sinks, err = export.Open(ctx, export.Options{
 		Sinks: sinkSpecs(d.cfg.Audit.Sinks), Log: d.store,
-		Mapping: export.Mapping{Version: d.version, Host: host, Log: d.store.Origin()},
-		Dir:     filepath.Join(filepath.Dir(d.database), "sinks"),
+		Mapping: export.Mapping{Version: d.options.Version, Host: host, Log: d.store.Origin()},
+		Dir:     filepath.Join(filepath.Dir(d.places.database), "sinks"),
 		Now:     time.Now, Random: rand.Float64, Zap: d.log.Named("export"),
 	})
 	if err != nil {
 		return err
 	}
-	d.onStop("sinks", d.sinks.Close)
+	d.ends.add("sinks", d.followers.sinks.Close)
 	return nil
 }
 
@@ -49,9 +49,9 @@ func sinkSpecs(sinks []config.Sink) []export.Spec {
 }
 
 // sinkStatus tells how far the sinks are.
-func (d *Daemon) sinkStatus() []api.SinkStatus {
+func sinkStatus(sinks *export.Set) []api.SinkStatus {
 	list := []api.SinkStatus{}
-	for _, s := range d.sinks.Status() {
+	for _, s := range sinks.Status() {
 		list = append(list, api.SinkStatus{
 			Name: s.Name, Type: s.Type, Seq: s.Seq, Lag: s.Lag, OldestUnsent: s.Oldest, Error: s.Error, FailingSince: s.Since,
 			Sent: s.Sent, Refused: s.Refused, Note: s.Note,

@@ -16,9 +16,9 @@ func TestStopNamesWhatFails(t *testing.T) {
 	d := &Daemon{log: zap.New(core)}
 	stuck := errors.New("stuck")
 	var ended []string
-	d.onStop("the store", func() error { ended = append(ended, "the store"); return nil })
-	d.onStop("the mirror", func() error { ended = append(ended, "the mirror"); return stuck })
-	d.onStop("the kernel", func() error { ended = append(ended, "the kernel"); return nil })
+	d.ends.add("the store", func() error { ended = append(ended, "the store"); return nil })
+	d.ends.add("the mirror", func() error { ended = append(ended, "the mirror"); return stuck })
+	d.ends.add("the kernel", func() error { ended = append(ended, "the kernel"); return nil })
 	if err := d.Stop(); !errors.Is(err, stuck) {
 		t.Errorf("a stop that fails returns %v", err)
 	}

@@ -4,12 +4,13 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/approval"
+	"github.com/openclawos/ocipd/internal/base/peer"
 	"github.com/openclawos/ocipd/internal/base/text"
 	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/ipc"
@@ -70,18 +71,6 @@ func tasksConfig(c *config.Config, seal func(text string) (string, error), held 
 	return t
 }
 
-// privateFolders are the folders of the daemon's state, evidence, keys, sockets and configuration.
-func (d *Daemon) privateFolders() []string {
-	dirs := []string{filepath.Dir(d.socket), filepath.Dir(d.database), filepath.Dir(d.mirror)}
-	if keys := d.cfg.Audit.Keys; keys != "" {
-		dirs = append(dirs, keys)
-	}
-	if file := d.cfg.File; file != "" {
-		dirs = append(dirs, file)
-	}
-	return dirs
-}
-
 // startTasks comes after the kernel, whose rules apply to people's decisions.
 func (d *Daemon) startTasks(ctx context.Context) error {
 	detector, err := content.New(content.Options{})
@@ -92,11 +81,23 @@ func (d *Daemon) startTasks(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	boot, err := peer.Boot()
+	if err != nil {
+		return err
+	}
 	d.runner = newRunners(d)
 	made, err := taskservice.New(ctx, taskservice.Options{
-		Store: d.store, Keys: d.recordKeys, Search: d.index, Approvals: d.kernel.Approvals, Config: tasksConfig(d.cfg, seal, held),
-		Private: d.privateFolders(), Agent: d.kernel.Grantable, Paused: d.kernel.ActorPaused, Deciding: d.kernel.Deciding, Revoking: d.kernel.Replacing, Revoked: d.kernel.Exempt.End, Runner: d.runner, Note: d.kernel.NoteActor, Boot: d.boot[:min(len(d.boot), bootName)],
+		Store: d.store, Search: d.followers.index, Approvals: d.kernel.Approvals, Config: tasksConfig(d.cfg, seal, held),
+		Private: d.places.private(d.sockets.app), Agent: d.kernel.Grantable, Paused: d.kernel.ActorPaused, Deciding: d.kernel.Deciding, Revoking: d.kernel.Replacing, Revoked: d.kernel.Exempt.End, Runner: d.runner, Note: d.kernel.NoteActor, Boot: boot[:min(len(boot), bootName)],
 		Program: registry.Program,
+		Keys: func(tenant, label string, form func([]byte) ([]byte, error)) (string, error) {
+			digest, err := d.keys.DigestForm(tenant, label, form)
+			if err != nil {
+				d.log.Error("cannot record a text: nothing was done", zap.Error(err))
+				err = storeerror.NotRecorded("cannot record what was said, so nothing was done", err)
+			}
+			return digest, err
+		},
 		Commit: func(c *store.Change) (store.Receipt, error) {
 			receipt, err := d.store.Commit(c)
 			if err != nil {
@@ -104,7 +105,9 @@ func (d *Daemon) startTasks(ctx context.Context) error {
 			}
 			return receipt, err
 		},
-		Ask:   d.askTask,
+		Ask: func(ctx context.Context, q taskservice.Question) task.Answer {
+			return askPolicy(ctx, d.inForce.policy.Load(), q)
+		},
 		Raise: func(level string, texts ...string) string { return raised(detector, level, texts) },
 		Now:   time.Now, NewID: d.ids.next, Log: d.log.Named("tasks"),
 	})
@@ -112,28 +115,16 @@ func (d *Daemon) startTasks(ctx context.Context) error {
 		return fmt.Errorf("cannot take up the tasks: %w", err)
 	}
 	d.tasks.Store(made)
-	d.onStop("tasks", func() error {
+	d.ends.add("tasks", func() error {
 		made.Close()
 		return nil
 	})
 	return nil
 }
 
-// recordKeys returns keyed digests for records. On failure, the error is that of a text
-// that cannot be recorded.
-func (d *Daemon) recordKeys(tenant, label string, form func([]byte) ([]byte, error)) (string, error) {
-	digest, err := d.keys.DigestForm(tenant, label, form)
-	if err != nil {
-		d.log.Error("cannot record a text: nothing was done", zap.Error(err))
-		err = storeerror.NotRecorded("cannot record what was said, so nothing was done", err)
-	}
-	return digest, err
-}
-
-// askTask asks the policy in force if it has rules for tasks, or else the built-in rules.
+// askPolicy asks the policy if it has rules for tasks, or else the built-in rules.
 // An error means a refusal; its cause appears only in the record.
-func (d *Daemon) askTask(ctx context.Context, q taskservice.Question) task.Answer {
-	p := d.policy.Load()
+func askPolicy(ctx context.Context, p *policy.Policy, q taskservice.Question) task.Answer {
 	if !p.JudgesTasks() {
 		a := taskservice.BuiltIn(&q)
 		a.Revision = p.Revision()
@@ -180,24 +171,29 @@ func raised(detector *content.Detector, level string, texts []string) string {
 	return names[at]
 }
 
-// taskSubject finds the subject of an approval request about a task.
-func (d *Daemon) taskSubject(r *approval.Request) (approval.Subject, error) {
-	if t := d.tasks.Load(); t != nil {
-		return t.Subject(r)
+// tasks is the service of the tasks, once it has started; the kernel asks for it from the start.
+type tasks struct {
+	atomic.Pointer[taskservice.Tasks]
+}
+
+// subject finds the subject of an approval request about a task.
+func (t *tasks) subject(r *approval.Request) (approval.Subject, error) {
+	if made := t.Load(); made != nil {
+		return made.Subject(r)
 	}
 	return nil, approval.NotFound(r.ApprovalID)
 }
 
-// taskOf finds the tenant and the level of the task that a message is about.
-func (d *Daemon) taskOf(ctx context.Context, id string) (tenant, level string, ok bool, err error) {
-	if t := d.tasks.Load(); t != nil {
-		return t.Whose(ctx, id)
+// of finds the tenant and the level of the task that a message is about.
+func (t *tasks) of(ctx context.Context, id string) (tenant, level string, ok bool, err error) {
+	if made := t.Load(); made != nil {
+		return made.Whose(ctx, id)
 	}
 	return "", "", false, nil
 }
 
-// connectTasks makes a connection's session for tasks.
-func (d *Daemon) connectTasks(p api.Peer, c ipc.Client) ipc.TaskSession {
+// connect makes a connection's session for tasks.
+func (t *tasks) connect(p api.Peer, c ipc.Client) ipc.TaskSession {
 	app := func() string { return "" }
 	if client, ok := c.(*kernel.Client); ok {
 		app = func() string {
@@ -207,5 +203,5 @@ func (d *Daemon) connectTasks(p api.Peer, c ipc.Client) ipc.TaskSession {
 			return ""
 		}
 	}
-	return d.tasks.Load().Connect(p, c == nil, app)
+	return t.Load().Connect(p, c == nil, app)
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/base/filewatch"
-	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/evidence/checkpoints"
 	"github.com/openclawos/ocipd/internal/evidence/witness"
 	"github.com/openclawos/ocipd/internal/store"
@@ -23,43 +22,56 @@ import (
 // lastWord bounds a stop's wait for the witnesses, and a failed start's wait for its notices.
 const lastWord = 2 * time.Second
 
-// keysDir is the directory of the log's keys, which also has the list of witnesses.
-func (d *Daemon) keysDir() string { return config.KeysPath(d.cfg, d.database) }
+// witnesses shows the log's checkpoints to the witnesses that the operator lists, and pauses sending if
+// one of them has signed another log of this name.
+type witnesses struct {
+	*evidence
+	halt   func(by string, r *audit.Record) error
+	alarm  func(id, title, text string)
+	seenBy seenBy
+	// recorded is closed after the record of the start: from then on, the kernel exists, and answers of
+	// witnesses can be recorded.
+	recorded chan struct{}
+	// telling is held while witnesses get a checkpoint.
+	telling sync.Mutex
+	// lastWord bounds a stop's wait for the witnesses, and a failed start's wait for its notices.
+	lastWord time.Duration
+}
 
-// askWitnesses asks the log's witnesses for its newest head, and fails if one of them
+// ask asks the log's witnesses for its newest head, and fails if one of them
 // refuses the log: the log was reset to an older state, or forked. An unreachable witness
 // does not prevent the start; an attacker who can block it could also stop the daemon. From
 // then on, each witness gets every checkpoint.
-func (d *Daemon) askWitnesses(ctx context.Context) error {
-	list, err := witness.Places(d.keysDir())
+func (w *witnesses) ask(ctx context.Context, ends *endings) error {
+	list, err := witness.Places(w.keys())
 	if err == nil {
-		err = d.seenBy.pausedBefore(ctx, d.store, list)
+		err = w.seenBy.pausedBefore(ctx, w.store, list)
 	}
 	if err != nil {
 		return err
 	}
-	if newest := d.store.Checkpoint().Note; newest != "" {
-		for i, err := range d.showWitnesses(ctx, list, newest) {
+	if newest := w.store.Checkpoint().Note; newest != "" {
+		for i, err := range w.showAll(ctx, list, newest) {
 			if refused, ok := errors.AsType[*witness.RefusedError](err); ok {
 				return &audit.Fault{Problem: fmt.Sprintf("cannot go on with this audit log: %v; put the one back that the witness has signed; or, if you restored this one knowingly, take the witness off the list (ocipd audit witness remove %s), and have it forget the log", refused, list[i].Key.Name())}
 			}
 			if err != nil {
-				d.log.Warn("a witness does not say how far it saw the log", zap.Error(err))
+				w.log.Warn("a witness does not say how far it saw the log", zap.Error(err))
 			}
 		}
 	}
-	d.followCheckpoints(ctx, "the witnesses", func(ctx context.Context, signed string) error {
+	w.follow(ctx, ends, "the witnesses", func(ctx context.Context, signed string) error {
 		select {
-		case <-d.recorded:
-			d.tellWitnesses(ctx, signed)
+		case <-w.recorded:
+			w.tellAll(ctx, signed)
 		case <-ctx.Done():
 		}
 		return nil // a witness that does not sign is asked again with the next one
 	}, func() error {
-		ctx, cancel := context.WithTimeout(context.Background(), d.seenBy.lastWord)
+		ctx, cancel := context.WithTimeout(context.Background(), w.lastWord)
 		defer cancel()
 		// The next start asks again about refusals.
-		_ = d.showListed(ctx, d.store.Checkpoint().Note)
+		_ = w.showListed(ctx, w.store.Checkpoint().Note)
 		return nil
 	})
 	return nil
@@ -82,38 +94,38 @@ func (s *seenBy) pausedBefore(ctx context.Context, from *store.Store, list witne
 // byWitness begins the name under which a witness has paused sending.
 const byWitness = "witness:"
 
-// watchWitnesses records changes of the list, and shows the log to new witnesses.
-func (d *Daemon) watchWitnesses(ctx context.Context) error {
-	path := witness.ListPath(d.keysDir())
+// watch records changes of the list, and shows the log to new witnesses.
+func (w *witnesses) watch(ctx context.Context, ends *endings) error {
+	path := witness.ListPath(w.keys())
 	watcher, err := filewatch.Start(context.WithoutCancel(ctx), path, func() string { return filewatch.Fingerprint(path) }, func() {
-		d.tellWitnesses(context.WithoutCancel(ctx), d.store.Checkpoint().Note)
+		w.tellAll(context.WithoutCancel(ctx), w.store.Checkpoint().Note)
 	})
 	if err != nil {
 		return fmt.Errorf("cannot watch the list of witnesses: %w", err)
 	}
-	d.onStop("the watch of the witnesses", func() error {
+	ends.add("the watch of the witnesses", func() error {
 		watcher.Close()
 		return nil
 	})
 	return nil
 }
 
-// tellWitnesses shows a checkpoint to the listed witnesses, and records changes of the list
+// tellAll shows a checkpoint to the listed witnesses, and records changes of the list
 // and refusals.
-func (d *Daemon) tellWitnesses(ctx context.Context, signed string) {
+func (w *witnesses) tellAll(ctx context.Context, signed string) {
 	// One after another: a witness would refuse a smaller checkpoint after a larger one.
-	d.seenBy.telling.Lock()
-	defer d.seenBy.telling.Unlock()
+	w.telling.Lock()
+	defer w.telling.Unlock()
 	changed := &store.Change{Drains: true}
-	err := d.noteWitnesses(ctx, changed)
+	err := w.note(ctx, changed)
 	if err == nil && len(changed.Records) > 0 {
-		_, err = d.store.Commit(changed)
+		_, err = w.store.Commit(changed)
 	}
 	if err != nil {
-		d.log.Error("cannot record who the witnesses of the log are", zap.Error(err))
+		w.log.Error("cannot record who the witnesses of the log are", zap.Error(err))
 	}
-	for _, refused := range d.showListed(ctx, signed) {
-		d.refused(refused)
+	for _, refused := range w.showListed(ctx, signed) {
+		w.refused(refused)
 	}
 }
 
@@ -124,18 +136,18 @@ type refusal struct {
 }
 
 // showListed shows a checkpoint to the listed witnesses, and returns the refusals.
-func (d *Daemon) showListed(ctx context.Context, signed string) (refusals []refusal) {
-	list, err := witness.Places(d.keysDir())
+func (w *witnesses) showListed(ctx context.Context, signed string) (refusals []refusal) {
+	list, err := witness.Places(w.keys())
 	if err != nil {
-		d.log.Error("the witnesses of the log are not known", zap.Error(err))
+		w.log.Error("the witnesses of the log are not known", zap.Error(err))
 		return nil
 	}
 	if signed == "" {
 		return nil
 	}
-	for i, err := range d.showWitnesses(ctx, list, signed) {
+	for i, err := range w.showAll(ctx, list, signed) {
 		if err != nil && ctx.Err() == nil {
-			d.log.Error("a checkpoint is not witnessed", zap.Error(err))
+			w.log.Error("a checkpoint is not witnessed", zap.Error(err))
 		}
 		if refused, ok := errors.AsType[*witness.RefusedError](err); ok {
 			refusals = append(refusals, refusal{list[i], refused})
@@ -146,8 +158,8 @@ func (d *Daemon) showListed(ctx context.Context, signed string) (refusals []refu
 
 // refused pauses all sending because a witness has signed another log of this name, until a
 // person has looked into it: there are two versions of the log, and each reader knows one.
-func (d *Daemon) refused(r refusal) {
-	if d.seenBy.told(r.Key) {
+func (w *witnesses) refused(r refusal) {
+	if w.seenBy.told(r.Key) {
 		return
 	}
 	details := map[string]any{"witness": r.Key.Name(), "key": r.Key.String(), "url": r.URL, "have": int(r.Have), "seen": int(r.Seen), "note": r.Shown}
@@ -157,27 +169,16 @@ func (d *Daemon) refused(r refusal) {
 	if r.Answer != "" {
 		details["answer"] = r.Answer
 	}
-	err := d.kernel.Halt(byWitness+r.Key.Name(), &audit.Record{
-		ID: d.ids.next(), ActionType: audit.ActionSecurity, Event: "witness_refused", PolicyReason: r.Error(), Details: details,
+	err := w.halt(byWitness+r.Key.Name(), &audit.Record{
+		ID: w.newID(), ActionType: audit.ActionSecurity, Event: "witness_refused", PolicyReason: r.Error(), Details: details,
 	})
 	if err != nil {
-		d.log.Error("cannot record that a witness refuses the log: it is tried again with the next checkpoint", zap.Error(err))
+		w.log.Error("cannot record that a witness refuses the log: it is tried again with the next checkpoint", zap.Error(err))
 		return
 	}
-	d.seenBy.tell(r.Key)
-	d.notices.Alarm(witnessNotice(r.Key), "A witness refuses the audit log", fmt.Sprintf("%v\nAll sending is paused.\nocipd status", r.RefusedError))
-	d.log.Error("sending is paused: a witness has signed another log of this name", zap.Error(r.RefusedError))
-}
-
-// resume ends a pause, for a person who has looked into its cause.
-func (d *Daemon) resume(ctx context.Context, who api.Peer, p *api.PauseParams) (api.PauseResult, error) {
-	result, err := d.kernel.Resume(ctx, who, p)
-	if err == nil && result.Changed && p.Scope() == api.PausedAll {
-		for _, notice := range append(d.seenBy.resumed(), logNotice) {
-			d.notices.Decided(notice)
-		}
-	}
-	return result, err
+	w.seenBy.tell(r.Key)
+	w.alarm(witnessNotice(r.Key), "A witness refuses the audit log", fmt.Sprintf("%v\nAll sending is paused.\nocipd status", r.RefusedError))
+	w.log.Error("sending is paused: a witness has signed another log of this name", zap.Error(r.RefusedError))
 }
 
 // witnessNotice is the id of the notice about a witness's refusal.
@@ -191,22 +192,22 @@ const witnessesName = "witnesses"
 // newestWitnesses is the name of the digest of that list in the log, see [store.Newest].
 const newestWitnesses = "witnesses"
 
-// witnessesOnRecord returns the witnesses that the log has as added and not removed since, if the list
+// onRecord returns the witnesses that the log has as added and not removed since, if the list
 // in the database is not the one of the log's newest checkpoint: somebody who can write the database can
 // delete that list, and with it what would show that a witness was removed.
-func witnessesOnRecord(ctx context.Context, d *Daemon) (list witness.List, err error) {
-	noted, err := d.store.Meta(ctx, witnessesName)
+func (w *witnesses) onRecord(ctx context.Context) (list witness.List, err error) {
+	noted, err := w.store.Meta(ctx, witnessesName)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, err
 	}
-	if said := store.Newest(d.store, newestWitnesses); said == "" || said == digestOfWitnesses(noted) {
+	if said := store.Newest(w.store, newestWitnesses); said == "" || said == digestOfWitnesses(noted) {
 		return nil, nil
 	}
 	err = nil
 	removed := make(map[string]uint64)
 	each := func(event string, visit func(place string, e *audit.Entry)) {
 		if err == nil {
-			err = store.EachWritten(ctx, d.store, &audit.Record{ActionType: audit.ActionSecurity, Event: event}, func(e *audit.Entry) {
+			err = store.EachWritten(ctx, w.store, &audit.Record{ActionType: audit.ActionSecurity, Event: event}, func(e *audit.Entry) {
 				visit(fmt.Sprint(e.Details["key"], " ", e.Details["url"]), e)
 			})
 		}
@@ -227,19 +228,19 @@ func witnessesOnRecord(ctx context.Context, d *Daemon) (list witness.List, err e
 
 func digestOfWitnesses(list []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(list)) }
 
-// noteWitnesses adds the records of witnesses added to the list or removed from it since it
+// note adds the records of witnesses added to the list or removed from it since it
 // was last recorded: in the database's own list, or among the known ones.
-func (d *Daemon) noteWitnesses(ctx context.Context, c *store.Change, known ...witness.Place) error {
-	list, err := witness.Places(d.keysDir())
+func (w *witnesses) note(ctx context.Context, c *store.Change, known ...witness.Place) error {
+	list, err := witness.Places(w.keys())
 	if err != nil {
 		return err
 	}
-	value, err := d.store.Meta(ctx, witnessesName)
+	value, err := w.store.Meta(ctx, witnessesName)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return err
 	}
 	if said := list.String(); said != "" || len(value) > 0 || len(known) > 0 {
-		store.SetNewest(d.store, newestWitnesses, digestOfWitnesses([]byte(said)))
+		store.SetNewest(w.store, newestWitnesses, digestOfWitnesses([]byte(said)))
 	}
 	if list.String() == string(value) && len(known) == 0 {
 		return nil
@@ -253,44 +254,39 @@ func (d *Daemon) noteWitnesses(ctx context.Context, c *store.Change, known ...wi
 			before = append(before, p)
 		}
 	}
-	note := func(event string, of, others witness.List) {
+	each := func(event string, of, others witness.List) {
 		for _, p := range of {
 			if !slices.ContainsFunc(others, p.Same) {
-				c.Records = append(c.Records, &audit.Record{ID: d.ids.next(), ActionType: audit.ActionSecurity, Event: event, Details: map[string]any{
+				c.Records = append(c.Records, &audit.Record{ID: w.newID(), ActionType: audit.ActionSecurity, Event: event, Details: map[string]any{
 					"witness": p.Key.Name(), "key": p.Key.String(), "url": p.URL,
 				}})
 			}
 		}
 	}
-	note(audit.EventWitnessRemoved, before, list)
-	note(audit.EventWitnessAdded, list, before)
+	each(audit.EventWitnessRemoved, before, list)
+	each(audit.EventWitnessAdded, list, before)
 	if list.String() != string(value) {
 		c.Add(store.Meta{Key: witnessesName, Value: []byte(list.String())})
 	}
 	return nil
 }
 
-// showWitnesses shows a checkpoint to all witnesses at once, and keeps their signatures.
-func (d *Daemon) showWitnesses(ctx context.Context, list witness.List, signed string) []error {
+// showAll shows a checkpoint to all witnesses at once, and keeps their signatures.
+func (w *witnesses) showAll(ctx context.Context, list witness.List, signed string) []error {
 	errs := make([]error, len(list))
 	var all sync.WaitGroup
 	for i, p := range list {
-		all.Go(func() { errs[i] = d.showWitness(ctx, p, signed) })
+		all.Go(func() { errs[i] = w.show(ctx, p, signed) })
 	}
 	all.Wait()
 	if c, err := audit.OpenCheckpoint(signed); err == nil || errors.Is(err, audit.ErrUnsigned) {
-		d.seenBy.heard(list, errs, c.Size, time.Now().UTC())
+		w.seenBy.heard(list, errs, c.Size, time.Now().UTC())
 	}
 	return errs
 }
 
 // seenBy is how much of the log each witness has seen.
 type seenBy struct {
-	// lastWord bounds a stop's wait for the witnesses, and a failed start's wait for its notices.
-	lastWord time.Duration
-	// telling is held while witnesses get a checkpoint.
-	telling sync.Mutex
-
 	mu   sync.Mutex
 	list []api.WitnessStatus
 	// refusing are the keys of the witnesses for which sending was paused; true until a
@@ -376,38 +372,38 @@ func (s *seenBy) status() []api.WitnessStatus {
 	return slices.Clone(s.list)
 }
 
-// showWitness shows a checkpoint to one witness, and keeps its signature.
-func (d *Daemon) showWitness(ctx context.Context, p witness.Place, signed string) error {
-	cosigned, err := p.Ask(ctx, d.store, signed)
+// show shows a checkpoint to one witness, and keeps its signature.
+func (w *witnesses) show(ctx context.Context, p witness.Place, signed string) error {
+	cosigned, err := p.Ask(ctx, w.store, signed)
 	if errors.Is(err, witness.ErrUnknown) {
 		// It may know only an earlier key; each key hands over to the next.
-		d.handWitnessOver(ctx, p)
-		cosigned, err = p.Ask(ctx, d.store, signed)
+		w.handOver(ctx, p)
+		cosigned, err = p.Ask(ctx, w.store, signed)
 	}
 	if refused, ok := errors.AsType[*witness.RefusedError](err); ok {
 		// Not every witness reports its last signature.
-		kept, lost := witness.KeptOf(d.keysDir(), p.Key)
+		kept, lost := witness.KeptOf(w.keys(), p.Key)
 		if lost != nil {
-			d.log.Warn("what a witness has signed is not known", zap.Error(lost))
+			w.log.Warn("what a witness has signed is not known", zap.Error(lost))
 		}
 		refused.Signed = cmp.Or(refused.Signed, kept)
 	}
 	if err != nil {
 		return err
 	}
-	return witness.Keep(d.keysDir(), p.Key, cosigned)
+	return witness.Keep(w.keys(), p.Key, cosigned)
 }
 
-// handWitnessOver shows a witness the checkpoints in which a key hands over to the next, if
+// handOver shows a witness the checkpoints in which a key hands over to the next, if
 // it has not seen them.
-func (d *Daemon) handWitnessOver(ctx context.Context, p witness.Place) {
-	notes, err := checkpoints.Read(d.checkpoints())
+func (w *witnesses) handOver(ctx context.Context, p witness.Place) {
+	notes, err := checkpoints.Read(w.checkpoints())
 	for _, signed := range notes {
-		if c, opened := audit.OpenCheckpoint(signed); errors.Is(opened, audit.ErrUnsigned) && c.HandsOver() && c.Size <= d.store.Head().Seq {
-			_, err = p.Ask(ctx, d.store, signed)
+		if c, opened := audit.OpenCheckpoint(signed); errors.Is(opened, audit.ErrUnsigned) && c.HandsOver() && c.Size <= w.store.Head().Seq {
+			_, err = p.Ask(ctx, w.store, signed)
 		}
 	}
 	if err != nil {
-		d.log.Warn("a witness is not handed over to another key of the log", zap.Error(err))
+		w.log.Warn("a witness is not handed over to another key of the log", zap.Error(err))
 	}
 }
