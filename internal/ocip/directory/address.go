@@ -240,10 +240,6 @@ func (d *Directory) agentRecipient(r *Recipient, key string, self *Agent) {
 	d.weigh(r, self, false, entry)
 }
 
-func stranger() ocip.Counterparty {
-	return ocip.Counterparty{Kind: ocip.KindUnknown, Accepts: ocip.Public}
-}
-
 // found holds the entries of the directory for a session and its address.
 type found struct {
 	// key is the entry of the session. exact is set if the session's whole key found it, not its
@@ -317,14 +313,7 @@ func (d *Directory) decide(r *Recipient, at *found, went string, self *Agent) {
 		d.decideUnknown(r, at, self)
 		return
 	}
-	_, replied := r.went()
-	r.Group = replied && r.brought[groupMember] != "" || said.many
-	if replied && n.group[0] != n.direct[0] {
-		r.Group = r.brought[n.group[0]] != ""
-	}
-	if n.many != nil {
-		r.Group = n.many(went)
-	}
+	r.Group = r.sentToGroup(went)
 	same := said.to != "" && n.folded(said.to) == n.folded(went)
 	if went != "" && (!same || r.Group) {
 		at.place = d.at(r.Channel, went, r.Group)
@@ -345,6 +334,19 @@ func (d *Directory) decide(r *Recipient, at *found, went string, self *Agent) {
 	if !same && at.place == nil {
 		r.LooksLike = cmp.Or(r.LooksLike, d.imitated(r.Channel, went))
 	}
+}
+
+// sentToGroup reports whether several read what a known channel's app sends to a target.
+func (r *Recipient) sentToGroup(target string) bool {
+	n := r.network
+	_, replied := r.went()
+	switch {
+	case n.many != nil:
+		return n.many(target)
+	case replied && n.group[0] != n.direct[0]:
+		return r.brought[n.group[0]] != ""
+	}
+	return replied && r.brought[groupMember] != "" || r.said.many
 }
 
 // decideUnknown is decide for a channel with an unknown app. That app may send to any of the
@@ -374,91 +376,6 @@ func (d *Directory) liken(r *Recipient, at *found) {
 	if at.who == nil {
 		r.LooksLike = cmp.Or(r.LooksLike, d.imitated(r.Channel, r.said.who))
 	}
-}
-
-// weigh combines all readers of a message into one counterparty, as strict as the strictest of
-// them. Strangers is set if others may read it as well.
-func (d *Directory) weigh(r *Recipient, self *Agent, strangers bool, entries ...*Entry) {
-	most := ocip.Restricted
-	for i, e := range entries {
-		if e == nil || slices.ContainsFunc(entries[:i], e.is) {
-			continue
-		}
-		if !e.Group {
-			r.Members = append(r.Members, *e.seenBy(self))
-			continue
-		}
-		r.Group, most = true, min(most, e.Accepts)
-		group := d.groups[e.number]
-		strangers = strangers || group.unsure
-		for _, m := range group.members {
-			if m.InstanceID == "" || m.InstanceID != self.InstanceID {
-				r.Members = append(r.Members, *m.seenBy(self))
-			}
-		}
-	}
-	r.Strangers = strangers || len(r.Members) == 0
-	if !r.Group && len(r.Members) == 1 && !r.Strangers {
-		r.Counterparty, r.Members = r.Members[0], nil
-		return
-	}
-	r.Counterparty = strictest(self, r.Members, r.Strangers)
-	r.Counterparty.Accepts = min(r.Counterparty.Accepts, most)
-}
-
-// strictest returns a counterparty as strict as the strictest of several. If one belongs to another
-// tenant, the wall applies. One agent brings the rules of agents, one stranger the rules for
-// strangers. The level is the least that any of them accepts.
-func strictest(self *Agent, members []ocip.Counterparty, strangers bool) ocip.Counterparty {
-	if len(members) == 0 {
-		return stranger()
-	}
-	rank := func(c *ocip.Counterparty) int {
-		if _, walled := ocip.Wall(self.Identity, *c); walled {
-			return 5
-		}
-		switch c.Kind {
-		case ocip.KindAgent:
-			// Another unit also needs the policy between units.
-			if c.OrgUnit != self.OrgUnit {
-				return 4
-			}
-			return 3
-		case ocip.KindUnknown:
-			return 2
-		case ocip.KindPerson:
-			return 1
-		case ocip.KindOwner:
-		}
-		return 0
-	}
-	most, accepts := members[0], members[0].Accepts
-	for i := range members {
-		if rank(&members[i]) > rank(&most) {
-			most = members[i]
-		}
-		accepts = min(accepts, members[i].Accepts)
-	}
-	if strangers {
-		accepts = ocip.Public
-		if rank(&most) < 2 {
-			most = stranger()
-		}
-	}
-	most.Accepts = accepts
-	return most
-}
-
-// seenBy returns an entry as one agent sees it: a person is its owner, or is not.
-func (e *Entry) seenBy(self *Agent) *ocip.Counterparty {
-	c := e.Counterparty
-	if c.Kind != ocip.KindAgent {
-		c.Kind = ocip.KindPerson
-		if c.UserID != "" && c.UserID == self.UserID && (c.TenantID == "" || c.TenantID == self.TenantID) {
-			c.Kind = ocip.KindOwner
-		}
-	}
-	return &c
 }
 
 // imitated returns the session of the directory that a name in a channel looks like but differs

@@ -106,12 +106,6 @@ type Entry struct {
 	number int
 }
 
-// readers are those of a group: the entries of its Members, and whether there may be others.
-type readers struct {
-	members []*Entry
-	unsure  bool
-}
-
 // Directory identifies agents and counterparties under one configuration.
 type Directory struct {
 	agents map[string]*Agent
@@ -123,7 +117,7 @@ type Directory struct {
 	remote       map[string]*Entry
 	routes       patterns[*Agent]
 	defaultAgent *Agent
-	access       access
+	access
 
 	channels
 	book

@@ -8,6 +8,6 @@ func MayKnow(d *Directory, app string, a *Agent) bool {
 	if !d.SeveralTenants() || slices.ContainsFunc(d.byApp[app], func(own *Agent) bool { return own.TenantID == a.TenantID }) {
 		return true
 	}
-	grant := d.access.grants[app]
+	grant := d.grants[app]
 	return slices.Contains(grant.Tenants, a.TenantID) || lists(grant.Intercepts, a.ID) || lists(grant.Observes, a.ID)
 }
