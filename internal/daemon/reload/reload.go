@@ -4,7 +4,6 @@ package reload
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -13,17 +12,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/openclawos/ocipd/internal/config/keypath"
-	"github.com/openclawos/ocipd/internal/kernel"
-
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/base/filewatch"
-	"github.com/openclawos/ocipd/internal/base/text"
 	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/config/keypath"
+	"github.com/openclawos/ocipd/internal/kernel"
 	"github.com/openclawos/ocipd/internal/ocip/policy"
 	"github.com/openclawos/ocipd/internal/store"
-	"github.com/openclawos/ocipd/internal/store/storeerror"
 	"go.uber.org/zap"
 )
 
@@ -83,9 +79,7 @@ type Engine struct {
 	// closing ends with the daemon; nothing else interrupts a reload.
 	closing context.Context
 	stop    context.CancelFunc
-	// news is signalled when a file has changed since it was last loaded.
-	news  chan struct{}
-	tasks sync.WaitGroup
+	tasks   sync.WaitGroup
 
 	// The status for operators, replaced under mu.
 	status atomic.Pointer[api.PolicyStatus]
@@ -101,15 +95,7 @@ type Engine struct {
 	// started is the configuration of the start, read the last valid one, and inForce the
 	// combination in force.
 	started, read, inForce *config.Config
-	// own follows the configuration file.
-	own *filewatch.Watcher
-	// watcher follows the policy's path watched, if that is set, listing the directory file listed, and
-	// roster the fleet's roster rostered.
-	watcher, listing, roster  *filewatch.Watcher
-	watched, listed, rostered string
-	// asked counts the requested reloads. After one, the last state that a watch saw is not
-	// the last loaded one.
-	asked atomic.Uint64
+	files                  watches
 	// refused identifies the last recorded refusal, until something is accepted again.
 	refused string
 	// last is the last change since the start.
@@ -126,8 +112,9 @@ func sourceName(p *config.Policy) string { return cmp.Or(Recorded(p.Path), "buil
 
 // New makes an engine for a configuration and a compiled policy.
 func New(ctx context.Context, cfg *config.Config, o Options) *Engine {
-	r := &Engine{o: o, started: cfg, read: cfg, inForce: cfg, news: make(chan struct{}, 1)}
+	r := &Engine{o: o, started: cfg, read: cfg, inForce: cfg}
 	r.closing, r.stop = context.WithCancel(context.WithoutCancel(ctx))
+	r.files = watches{closing: r.closing, news: make(chan struct{}, 1)}
 	r.later.Store(&config.Delta{})
 	r.file.Store(&cfg.File)
 	r.policyStands()
@@ -137,14 +124,11 @@ func New(ctx context.Context, cfg *config.Config, o Options) *Engine {
 
 // Watch follows the configuration file, if it has a name, and the files that the configuration
 // names. It misses no edit from here on, and loads edits since the start at once.
-func (r *Engine) Watch(file string) (err error) {
-	if file != "" {
-		r.own, err = filewatch.Start(r.closing, file, func() string { return r.since(filewatch.Fingerprint(file)) }, r.wakeUp)
-		if err != nil {
-			return err
-		}
+func (r *Engine) Watch(file string) error {
+	if err := r.files.own.follow(&r.files, file, filewatch.Fingerprint); err != nil {
+		return err
 	}
-	if err := r.follow(r.inForce); err != nil {
+	if err := r.files.follow(r.inForce); err != nil {
 		return err
 	}
 	// The result is logged, recorded and shown.
@@ -154,7 +138,7 @@ func (r *Engine) Watch(file string) (err error) {
 			select {
 			case <-r.closing.Done():
 				return
-			case <-r.news:
+			case <-r.files.news:
 				_, _ = r.reload(asker{by: byFile})
 			}
 		}
@@ -168,68 +152,7 @@ func (r *Engine) Close() {
 	r.tasks.Wait()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, watcher := range []*filewatch.Watcher{r.own, r.watcher, r.listing, r.roster} {
-		if watcher != nil {
-			watcher.Close()
-		}
-	}
-}
-
-// wakeUp schedules a check of the files.
-func (r *Engine) wakeUp() {
-	select {
-	case r.news <- struct{}{}:
-	default:
-	}
-}
-
-// follow watches the files that a configuration names: the directory file, and the policy's
-// path unless the policy is built in or must not be watched.
-func (r *Engine) follow(cfg *config.Config) error {
-	path := cfg.Policy.Path
-	if !cfg.Policy.Watch {
-		path = ""
-	}
-	if err := r.watch(&r.watcher, &r.watched, path, contents); err != nil {
-		return fmt.Errorf("cannot watch policy.path: %w", err)
-	}
-	err := r.watch(&r.listing, &r.listed, cfg.DirectoryPath(), filewatch.Fingerprint)
-	if err = cmp.Or(err, r.watch(&r.roster, &r.rostered, cfg.Fleet.Path(cfg.File), filewatch.Fingerprint)); err != nil {
-		return fmt.Errorf("cannot watch directory_file and fleet.roster: %w", err)
-	}
-	return nil
-}
-
-// watch makes a watcher follow another path, or none if the path is empty.
-func (r *Engine) watch(watcher **filewatch.Watcher, watched *string, path string, state func(path string) string) (err error) {
-	if path == *watched {
-		return nil
-	}
-	var next *filewatch.Watcher
-	if path != "" {
-		next, err = filewatch.Start(r.closing, path, func() string { return r.since(state(path)) }, r.wakeUp)
-		if err != nil {
-			return err
-		}
-	}
-	if *watcher != nil {
-		(*watcher).Close()
-	}
-	*watcher, *watched = next, path
-	return nil
-}
-
-// since distinguishes states before and after a requested reload: an edit that the reload
-// loaded and that was then undone is another edit.
-func (r *Engine) since(state string) string { return fmt.Sprint(r.asked.Load(), " ", state) }
-
-// contents identifies the policy that would be loaded from a path.
-func contents(path string) string {
-	text, err := policy.Read(policy.Source{Path: path})
-	if err != nil {
-		return err.Error()
-	}
-	return text.Digest()
+	r.files.close()
 }
 
 // plan is the result of everything in a reload that can fail.
@@ -248,15 +171,6 @@ type plan struct {
 
 // changes reports whether there is something to put in force.
 func (p *plan) changes() bool { return p.policyAnew || p.configAnew }
-
-// refusal is why a plan is impossible, because of the configuration or the policy.
-type refusal struct {
-	cause error
-	// policy is the source of the refused policy, or nil if the configuration is refused.
-	// digest is of the policy's text.
-	policy *config.Policy
-	digest string
-}
 
 // plan reads the configuration file and the policy again, and prepares to put them in
 // force. With look, it keeps watching the same path.
@@ -282,7 +196,7 @@ func (r *Engine) plan(who asker, look bool) (*plan, *refusal) {
 		r.read = read
 		r.file.Store(&read.File)
 		// Watch first: a change after the reading is an event.
-		if err := r.follow(p.cfg); err != nil {
+		if err := r.files.follow(p.cfg); err != nil {
 			return nil, &refusal{cause: err, policy: &p.cfg.Policy}
 		}
 	}
@@ -342,7 +256,7 @@ func (r *Engine) reload(who asker) (api.PolicyReloadResult, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if who.by != byFile {
-		r.asked.Add(1)
+		r.files.asked.Add(1)
 	}
 	p, refused := r.plan(who, false)
 	if refused != nil {
@@ -559,115 +473,6 @@ func (r *Engine) changed(p *plan, who asker) *audit.Record {
 	return &audit.Record{
 		ID: r.o.NewID(), ActionType: audit.ActionConfigChange, Event: "loaded", PolicyRevision: p.policy.Revision(), Details: d,
 	}
-}
-
-// refusal is the answer about a refused plan.
-func (r *Engine) refusal(why *refusal) *api.Error {
-	faults, stays := r.faults(why), r.o.Policy.Load().Revision()
-	return &api.Error{
-		Code: api.Conflict, Message: fmt.Sprintf("%s; what is in force stays (policy %s)", reasonOf(why.cause), stays),
-		Details: api.PolicyRefusal{Revision: stays, FaultCount: len(faults), Faults: faults[:min(len(faults), maxFaults)]},
-	}
-}
-
-func (r *Engine) faults(why *refusal) []api.PolicyFault {
-	if why.policy != nil {
-		return faultsOf(why.cause, sourceName(why.policy))
-	}
-	return faultsOf(why.cause, r.started.File)
-}
-
-// refuse records a refusal, and returns the error for it. It records a fault in files once,
-// and a refused request each time.
-func (r *Engine) refuse(who asker, why *refusal) error {
-	if r.closing.Err() != nil {
-		return api.Errorf(api.InternalError, "cannot reload: the daemon is stopping")
-	}
-	faults, reason, ofPolicy := r.faults(why), reasonOf(why.cause), why.policy != nil
-	stays := r.o.Policy.Load().Revision()
-	refused := r.refusal(why)
-	what := "config\n" + why.cause.Error()
-	if ofPolicy {
-		// With another configuration it is another refusal, because that configuration is
-		// not loaded either.
-		what = r.read.Sum() + sourceName(why.policy) + "\n" + cmp.Or(why.digest, why.cause.Error())
-	}
-	if who.by == byFile && what == r.refused {
-		return refused
-	}
-	r.refused = ""
-	r.refusedFor(ofPolicy, reason, faults[:min(len(faults), maxFaults)])
-	d := who.details()
-	d["faultCount"], d["faults"] = len(faults), faults[:min(len(faults), maxFaults)]
-	record := &audit.Record{ID: r.o.NewID(), ActionType: audit.ActionConfigChange, Event: "refused", PolicyRevision: stays, PolicyReason: reason, Details: d}
-	if ofPolicy {
-		r.o.Log.Error("a policy is refused, the one in force stays", zap.String("reason", reason), zap.String("revision", stays), zap.String("by", who.by))
-		record.ActionType, d["source"] = audit.ActionPolicyChange, sourceName(why.policy)
-		if why.digest != "" {
-			d["digest"] = why.digest
-		}
-	} else {
-		r.o.Log.Error("the configuration is refused, what is in force stays", zap.String("reason", reason), zap.String("by", who.by))
-		d["file"] = Recorded(r.started.File)
-	}
-	if _, err := r.o.Commit(&store.Change{Drains: true, Records: []*audit.Record{record}}); err != nil {
-		r.o.Log.Error("cannot record the refusal of a policy or configuration", zap.Error(err))
-		return refused
-	}
-	r.refused = what
-	return refused
-}
-
-// unrecorded reports that a valid plan is not in force because its record could not be written.
-func (r *Engine) unrecorded(p *plan, cause error) error {
-	r.o.Log.Error("cannot record a reload: what is in force stays", zap.Error(cause))
-	what := "the configuration"
-	if p.policyAnew {
-		what = "the policy"
-	}
-	told := storeerror.NotRecorded("cannot record "+what+", so it is not in force", cause)
-	r.refused = ""
-	r.refusedFor(p.policyAnew, told.Message, nil)
-	return told
-}
-
-// faultsOf lists the faults, at least one. A fault without a place counts for the source.
-func faultsOf(cause error, source string) []api.PolicyFault {
-	var faults []api.PolicyFault
-	add := func(file string, line int, message string) {
-		faults = append(faults, api.PolicyFault{File: text.Clip(file, maxFaultBytes), Line: line, Message: text.Clip(message, maxFaultBytes)})
-	}
-	compiled, inText := errors.AsType[policy.CompileError](cause)
-	problems, inConfig := errors.AsType[config.Errors](cause)
-	switch {
-	case inText:
-		for _, f := range compiled {
-			add(f.File, f.Line, f.Message)
-		}
-	case inConfig:
-		for _, p := range problems {
-			message := p.Message
-			if p.Nearest != "" {
-				message += fmt.Sprintf(": did you mean %q?", p.Nearest)
-			}
-			add(p.File, p.Line, message)
-		}
-	default:
-		add(source, 0, cause.Error())
-	}
-	return faults
-}
-
-// reasonOf gives the reason of a refusal in one line.
-func reasonOf(cause error) string {
-	reason := strings.ReplaceAll(cause.Error(), "\n", "; ")
-	if _, ok := errors.AsType[policy.CompileError](cause); ok {
-		reason = "cannot compile the policy: " + reason
-	}
-	if _, ok := errors.AsType[config.Errors](cause); ok && !strings.HasPrefix(reason, "cannot ") {
-		reason = "cannot use the configuration: " + reason
-	}
-	return text.Clip(reason, maxRefusal)
 }
 
 // Recorded is the absolute name of a file for records, because a relative one would mean
