@@ -43,7 +43,7 @@ type processKey struct {
 // process counts the resources of one process's connections.
 type process struct {
 	key processKey
-	// conns counts its connections by their socket. The server's lock guards it.
+	// conns counts its connections by their socket. The lock of the connections guards it.
 	conns [2]int
 	// queued counts the bytes that wait for it to read.
 	queued atomic.Int64
@@ -149,64 +149,89 @@ func enough(configured int, descriptors uint64) error {
 	return nil
 }
 
-// bounded lowers limits to the process's own limits.
-func (s *Server) bounded(l Limits) *Limits {
+// lowered lowers limits to the process's own limits.
+func lowered(log *zap.Logger, l Limits) *Limits {
 	var open unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &open); err != nil {
 		return &l
 	}
 	if n := connectionsWithin(l.Connections, open.Cur); n < l.Connections {
-		s.log.Warn("too few file descriptors for the connections that are configured: fewer are taken (LimitNOFILE= of the unit, or ulimit -n)",
+		log.Warn("too few file descriptors for the connections that are configured: fewer are taken (LimitNOFILE= of the unit, or ulimit -n)",
 			zap.Uint64("descriptors", open.Cur), zap.Int("configured", l.Connections), zap.Int("connections", n))
 		l.Connections = n
 	}
 	return &l
 }
 
-// remember adds a connection, or says why it cannot stay. At a limit of apps, it ends the oldest
+// connections are those of a server, with the bounds of their number and of their memory.
+type connections struct {
+	log     *zap.Logger
+	metrics *metrics.Set
+	limits  atomic.Pointer[Limits]
+
+	// queued counts the bytes that wait for all readers. relief is held to reduce them, so that no
+	// two connections are ended if one is enough.
+	queued atomic.Int64
+	relief sync.Mutex
+	// lines counts the memory of the lines that are being read, in bytes. Its lock is taken after
+	// mu.
+	linesMu sync.Mutex
+	lines   int
+
+	mu    sync.Mutex
+	conns map[*conn]struct{}
+	// faces and users count the connections of a socket, and those of a user to
+	// the apps' socket.
+	faces     map[face]int
+	users     map[uint32]int
+	processes map[processKey]*process
+	closed    bool
+}
+
+// add adds a connection, or says why it cannot stay. At a limit of apps, it ends the oldest
 // connection that nobody has claimed yet, among those under that limit: nobody loses by that.
-func (s *Server) remember(c *conn) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
+func (cs *connections) add(c *conn) error {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if cs.closed {
 		return errClosing
 	}
 	uid, _, pid := c.peer.Credentials()
 	key := processKey{uid, pid}
 	if c.face == faceOperator {
-		s.roomForOperator()
-	} else if err := s.roomForApp(key); err != nil {
+		cs.roomForOperator()
+	} else if err := cs.roomForApp(key); err != nil {
 		return err
 	}
-	p := s.processes[key]
+	p := cs.processes[key]
 	if p == nil {
 		p = &process{key: key}
 		p.room.L = &p.mu
-		s.processes[key] = p
+		cs.processes[key] = p
 	}
 	p.conns[c.face]++
 	c.process = p
-	s.conns[c] = struct{}{}
-	s.faces[c.face]++
+	cs.conns[c] = struct{}{}
+	cs.faces[c.face]++
 	if c.face == faceApp {
-		s.users[key.uid]++
+		cs.users[key.uid]++
 	}
 	return nil
 }
 
 // roomForApp makes room for one more connection of a process to the apps' socket. The caller holds
 // the lock.
-func (s *Server) roomForApp(key processKey) error {
-	limits := s.limits.Load()
-	if p := s.processes[key]; p != nil && limits.ProcessConnections > 0 && p.conns[faceApp] >= limits.ProcessConnections &&
-		!s.pushOut(func(c *conn) bool { return c.process == p }) {
+func (cs *connections) roomForApp(key processKey) error {
+	limits := cs.limits.Load()
+	if p := cs.processes[key]; p != nil && limits.ProcessConnections > 0 && p.conns[faceApp] >= limits.ProcessConnections &&
+		!cs.pushOut(func(c *conn) bool { return c.process == p }) {
 		return api.Errorf(api.ConnectionClosed, "process %d has its limit of %d connections (ipc.max_connections_per_process)", key.pid, limits.ProcessConnections)
 	}
-	if limits.UserConnections > 0 && s.users[key.uid] >= limits.UserConnections &&
-		!s.pushOut(func(c *conn) bool { return c.process.key.uid == key.uid }) {
+	if limits.UserConnections > 0 && cs.users[key.uid] >= limits.UserConnections &&
+		!cs.pushOut(func(c *conn) bool { return c.process.key.uid == key.uid }) {
 		return api.Errorf(api.ConnectionClosed, "user %d has their share of %d connections", key.uid, limits.UserConnections)
 	}
-	if s.faces[faceApp] >= limits.Connections && !s.pushOut(func(*conn) bool { return true }) {
+	if cs.faces[faceApp] >= limits.Connections && !cs.pushOut(func(*conn) bool { return true }) {
 		return api.Errorf(api.ConnectionClosed, "the kernel has its limit of %d connections (ipc.max_connections)", limits.Connections)
 	}
 	return nil
@@ -214,48 +239,48 @@ func (s *Server) roomForApp(key processKey) error {
 
 // pushOut ends the oldest unclaimed connection of some connections of apps, and reports whether
 // there was one. The caller holds the lock.
-func (s *Server) pushOut(among func(*conn) bool) bool {
+func (cs *connections) pushOut(among func(*conn) bool) bool {
 	var oldest *conn
-	for c := range s.conns {
-		if c.face == faceApp && among(c) && !c.holdsPlaceLocked() && (oldest == nil || c.since.Before(oldest.since)) {
+	for c := range cs.conns {
+		if c.face == faceApp && among(c) && !holdsPlaceLocked(c) && (oldest == nil || c.since.Before(oldest.since)) {
 			oldest = c
 		}
 	}
 	if oldest == nil {
 		return false
 	}
-	s.end(oldest)
+	cs.end(oldest)
 	return true
 }
 
 // holdsPlaceLocked reports whether a connection is claimed: by an app, or by an agent that attached
 // with a grant. A connection that is just beginning also keeps its place. The caller holds the
-// server's lock.
-func (c *conn) holdsPlaceLocked() bool {
+// lock of the connections.
+func holdsPlaceLocked(c *conn) bool {
 	return c.client == nil || c.client.Registered() || c.tasks != nil && c.tasks.Attached()
 }
 
 // end ends a connection that loses its place. The caller holds the lock.
-func (s *Server) end(c *conn) {
-	s.drop(c)
-	s.metrics.Ended(metrics.PushedOut)
+func (cs *connections) end(c *conn) {
+	cs.drop(c)
+	cs.metrics.Ended(metrics.PushedOut)
 	c.hangUp()
 }
 
 // roomForOperator makes room for one more connection on the operator socket, which refuses nobody.
 // If all places are taken, the process with most of them loses one: an idle one first, and of those
 // the oldest. The caller holds the lock.
-func (s *Server) roomForOperator() {
-	if s.faces[faceOperator] < operatorConnections {
+func (cs *connections) roomForOperator() {
+	if cs.faces[faceOperator] < operatorConnections {
 		return
 	}
 	var gives *conn
-	for c := range s.conns {
+	for c := range cs.conns {
 		if c.face == faceOperator && (gives == nil || comesBefore(c, gives)) {
 			gives = c
 		}
 	}
-	s.end(gives)
+	cs.end(gives)
 }
 
 // comesBefore reports whether an operator's connection loses its place before another.
@@ -269,47 +294,58 @@ func comesBefore(c, other *conn) bool {
 	return c.since.Before(other.since)
 }
 
-// forget removes a connection.
-func (s *Server) forget(c *conn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.drop(c)
+// remove removes a connection.
+func (cs *connections) remove(c *conn) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	cs.drop(c)
 }
 
-// drop is forget for a caller that holds the lock.
-func (s *Server) drop(c *conn) {
-	if _, there := s.conns[c]; !there {
+// drop is remove for a caller that holds the lock.
+func (cs *connections) drop(c *conn) {
+	if _, there := cs.conns[c]; !there {
 		return
 	}
-	delete(s.conns, c)
-	s.faces[c.face]--
+	delete(cs.conns, c)
+	cs.faces[c.face]--
 	p := c.process
 	if c.face == faceApp {
-		if s.users[p.key.uid]--; s.users[p.key.uid] == 0 {
-			delete(s.users, p.key.uid)
+		if cs.users[p.key.uid]--; cs.users[p.key.uid] == 0 {
+			delete(cs.users, p.key.uid)
 		}
 	}
 	if p.conns[c.face]--; p.conns == [2]int{} {
-		delete(s.processes, p.key)
+		delete(cs.processes, p.key)
 	}
 }
 
+// close refuses further connections, and returns those that are open.
+func (cs *connections) close() (open []*conn) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	cs.closed = true
+	for c := range cs.conns {
+		open = append(open, c)
+	}
+	return open
+}
+
 // charge counts bytes that are queued for a connection, or no longer are.
-func (c *conn) charge(bytes int64) {
-	c.process.queued.Add(bytes)
-	c.server.queued.Add(bytes)
+func (cs *connections) charge(p *process, bytes int64) {
+	p.queued.Add(bytes)
+	cs.queued.Add(bytes)
 }
 
 // relieve ends connections that do not read, as long as more is queued than all connections
 // together may have, or one process more than its share.
-func (s *Server) relieve(p *process) {
-	if !s.overfull(p) {
+func (cs *connections) relieve(p *process) {
+	if !cs.overfull(p) {
 		return
 	}
-	s.relief.Lock()
-	defer s.relief.Unlock()
-	for s.overfull(p) {
-		c := s.worst(p)
+	cs.relief.Lock()
+	defer cs.relief.Unlock()
+	for cs.overfull(p) {
+		c := cs.worst(p)
 		if c == nil || !c.out.cut() {
 			return
 		}
@@ -318,27 +354,27 @@ func (s *Server) relieve(p *process) {
 
 // overfull reports whether a process has more queued than its share, or all together more than the
 // limit.
-func (s *Server) overfull(p *process) bool {
-	most := int64(s.limits.Load().TotalQueueBytes)
-	return most > 0 && (s.queued.Load() > most || p.queued.Load() > most/shareOfQueues)
+func (cs *connections) overfull(p *process) bool {
+	most := int64(cs.limits.Load().TotalQueueBytes)
+	return most > 0 && (cs.queued.Load() > most || p.queued.Load() > most/shareOfQueues)
 }
 
 // worst returns the connection to end, nil if that would not help. It belongs to a process above
 // its share, or else to the process with most queued, of the user with most queued. Connections
 // that observe without reading come before those with deliveries. A connection that is ending
 // already does not count: its memory is freed soon, and no reader should be ended for it.
-func (s *Server) worst(p *process) (worst *conn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (cs *connections) worst(p *process) (worst *conn) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
 	var all int64
 	processes, users := make(map[*process]int64), make(map[uint32]int64)
-	for c := range s.conns {
+	for c := range cs.conns {
 		held := c.out.held.Load()
 		all += held
 		processes[c.process] += held
 		users[c.process.key.uid] += held
 	}
-	most := int64(s.limits.Load().TotalQueueBytes)
+	most := int64(cs.limits.Load().TotalQueueBytes)
 	if processes[p] <= most/shareOfQueues {
 		if all <= most {
 			return nil
@@ -349,7 +385,7 @@ func (s *Server) worst(p *process) (worst *conn) {
 			}
 		}
 	}
-	for c := range s.conns {
+	for c := range cs.conns {
 		if c.process == p && (worst == nil || worse(c.out, worst.out)) {
 			worst = c
 		}
@@ -360,15 +396,14 @@ func (s *Server) worst(p *process) (worst *conn) {
 // chargeLine counts the memory of the line that is being read, or its release. If all lines exceed
 // the limit, the connection with the longest one ends, in the process that has most of them: a
 // process that only begins lines is soon stopped.
-func (c *conn) chargeLine(bytes int) {
-	s := c.server
-	for s.chargeLines(c, bytes) {
-		longest := s.longestLine()
+func (cs *connections) chargeLine(c *conn, bytes int) {
+	for cs.chargeLines(c, bytes) {
+		longest := cs.longestLine()
 		if longest == nil {
 			return
 		}
-		s.metrics.Ended(metrics.NotFinished)
-		s.log.Warn("too much is in lines that were begun: a connection is closed", zap.Int32("pid", longest.process.key.pid), zap.Uint32("uid", longest.process.key.uid))
+		cs.metrics.Ended(metrics.NotFinished)
+		cs.log.Warn("too much is in lines that were begun: a connection is closed", zap.Int32("pid", longest.process.key.pid), zap.Uint32("uid", longest.process.key.uid))
 		longest.hangUp()
 		bytes = 0
 	}
@@ -376,28 +411,28 @@ func (c *conn) chargeLine(bytes int) {
 
 // chargeLines counts bytes of a connection's line, unless the connection ends for them, and reports
 // whether all lines exceed the limit.
-func (s *Server) chargeLines(c *conn, bytes int) (over bool) {
-	s.linesMu.Lock()
-	defer s.linesMu.Unlock()
+func (cs *connections) chargeLines(c *conn, bytes int) (over bool) {
+	cs.linesMu.Lock()
+	defer cs.linesMu.Unlock()
 	if c.line >= 0 {
 		c.line += bytes
-		s.lines += bytes
+		cs.lines += bytes
 	}
-	return s.lines > max(maxLines, leastLines*s.limits.Load().LineBytes)
+	return cs.lines > max(maxLines, leastLines*cs.limits.Load().LineBytes)
 }
 
 // longestLine returns the connection with the longest line of the process with most bytes in lines,
 // or nil. That line no longer counts.
-func (s *Server) longestLine() (longest *conn) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.linesMu.Lock()
-	defer s.linesMu.Unlock()
+func (cs *connections) longestLine() (longest *conn) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	cs.linesMu.Lock()
+	defer cs.linesMu.Unlock()
 	held := make(map[*process]int)
-	for c := range s.conns {
+	for c := range cs.conns {
 		held[c.process] += c.line
 	}
-	for c := range s.conns {
+	for c := range cs.conns {
 		if longest == nil || held[c.process] > held[longest.process] || c.process == longest.process && c.line > longest.line {
 			longest = c
 		}
@@ -405,8 +440,8 @@ func (s *Server) longestLine() (longest *conn) {
 	if longest == nil || longest.line <= 0 {
 		return nil
 	}
-	s.drop(longest)
-	s.lines -= longest.line
+	cs.drop(longest)
+	cs.lines -= longest.line
 	longest.line = -1
 	return longest
 }

@@ -196,11 +196,11 @@ func TestNobodyIsCutForNothing(t *testing.T) {
 	h := bounded(t, Limits{QueueBytes: 1 << 20, TotalQueueBytes: 2 << 20})
 	p, link := h.join(t)
 	p.alive()
-	h.Server.mu.Lock()
-	for c := range h.conns {
+	h.Server.all.mu.Lock()
+	for c := range h.all.conns {
 		c.process.queued.Add(2 << 20) // of connections that are ending
 	}
-	h.Server.mu.Unlock()
+	h.Server.all.mu.Unlock()
 	link.Flush()
 	p.alive()
 	p.alive()
@@ -245,10 +245,10 @@ func TestQueuedIsCountedRight(t *testing.T) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.Server.mu.Lock()
-	defer h.Server.mu.Unlock()
-	if len(h.processes) > 0 || len(h.users) > 0 || h.faces[faceApp] != 0 {
-		t.Errorf("left: %d processes, users %v, connections %v", len(h.processes), h.users, h.faces)
+	h.Server.all.mu.Lock()
+	defer h.Server.all.mu.Unlock()
+	if len(h.all.processes) > 0 || len(h.all.users) > 0 || h.all.faces[faceApp] != 0 {
+		t.Errorf("left: %d processes, users %v, connections %v", len(h.all.processes), h.all.users, h.all.faces)
 	}
 }
 
@@ -298,7 +298,7 @@ func TestConnectionsOfOneUser(t *testing.T) {
 // operator socket without using them.
 func TestOperatorsAlwaysGetIn(t *testing.T) {
 	h := bounded(t, Limits{QueueBytes: 64 << 10})
-	for range h.limits.Load().Connections {
+	for range h.all.limits.Load().Connections {
 		p, _ := h.join(t)
 		p.alive()
 	}
@@ -310,11 +310,11 @@ func TestOperatorsAlwaysGetIn(t *testing.T) {
 		p.send("1", "stream.cancel", `{"requestId":"none"}`)
 		p.answers("1", api.NotFound)
 		if n%16 == 0 {
-			h.Server.mu.Lock()
-			if held := h.faces[faceOperator]; held > operatorConnections {
+			h.Server.all.mu.Lock()
+			if held := h.all.faces[faceOperator]; held > operatorConnections {
 				t.Errorf("%d connections of operators", held)
 			}
-			h.Server.mu.Unlock()
+			h.Server.all.mu.Unlock()
 		}
 	}
 }
@@ -327,16 +327,16 @@ func TestAnOperatorAtWorkIsNotPushedOut(t *testing.T) {
 	for h.Connections() < 2 {
 		busy.pause()
 	}
-	h.Server.mu.Lock()
+	h.Server.all.mu.Lock()
 	var first, second *conn
-	for c := range h.conns {
+	for c := range h.all.conns {
 		if first == nil || c.since.Before(first.since) {
 			first, second = c, first
 		} else {
 			second = c
 		}
 	}
-	h.Server.mu.Unlock()
+	h.Server.all.mu.Unlock()
 	first.mu.Lock()
 	first.trackLocked("at work", nil)
 	first.mu.Unlock()
@@ -352,7 +352,7 @@ func TestAnOperatorAtWorkIsNotPushedOut(t *testing.T) {
 func TestInFlightOfOneProcess(t *testing.T) {
 	const cost, conns, each = 1 << 20, 20, 9
 	s := &Server{}
-	s.limits.Store(&Limits{InFlight: 100})
+	s.all.limits.Store(&Limits{InFlight: 100})
 	p := &process{}
 	p.room.L = &p.mu
 	join := func() *conn {
@@ -409,9 +409,9 @@ func TestUnfinishedLinesAreBounded(t *testing.T) {
 	const line = 6 << 20 // 16 of them are more than the bound for short ones
 	s, path := serve(t, &fakeKernel{}, func(o *Options) { o.Limits.Connections, o.Limits.LineBytes = 100, line })
 	unfinished := func() int {
-		s.linesMu.Lock()
-		defer s.linesMu.Unlock()
-		return s.lines
+		s.all.linesMu.Lock()
+		defer s.all.linesMu.Unlock()
+		return s.all.lines
 	}
 	honest := dial(t, path)
 	half := strings.Repeat("x", line-1000)
@@ -445,7 +445,7 @@ func TestUnfinishedLinesAreBounded(t *testing.T) {
 // limit of their own.
 func TestManySmallRequestsAndStreamsOfOneProcess(t *testing.T) {
 	s := &Server{}
-	s.limits.Store(&Limits{InFlight: 1 << 20})
+	s.all.limits.Store(&Limits{InFlight: 1 << 20})
 	p := &process{}
 	p.room.L = &p.mu
 	c := &conn{server: s, process: p}

@@ -112,8 +112,8 @@ func newConn(s *Server, f face, socket *net.UnixConn, peer api.Peer) *conn {
 	c.room.L = &c.mu
 	// The stock SDK decodes each read of its socket separately, so a character that two reads share
 	// is lost there. Operators get the exact bytes of records.
-	c.out = newOutQueue(socket, s.limits.Load().QueueBytes, f == faceApp, s.now, c.onWriteError, c.onOverflow)
-	c.out.charge, c.out.relieve, c.out.pieces = c.charge, func() { s.relieve(c.process) }, &s.pieces
+	c.out = newOutQueue(socket, s.all.limits.Load().QueueBytes, f == faceApp, s.now, c.onWriteError, c.onOverflow)
+	c.out.charge, c.out.relieve, c.out.pieces = func(bytes int64) { s.all.charge(c.process, bytes) }, func() { s.all.relieve(c.process) }, &s.pieces
 	return c
 }
 
@@ -162,9 +162,9 @@ func (c *conn) serve() {
 	// Closing a socket with unread data signals an error to the other end.
 	readAll := false
 	defer func() { c.finish(readAll) }()
-	longest := c.server.limits.Load().line(c.face)
+	longest := c.server.all.limits.Load().line(c.face)
 	lines := wire.NewLineReader(c.heard, longest, lineBuffer)
-	lines.Charge = c.chargeLine
+	lines.Charge = func(bytes int) { c.server.all.chargeLine(c, bytes) }
 	defer lines.Release()
 	for c.reads() {
 		line, err := lines.Next()
@@ -205,7 +205,7 @@ func (c *conn) finish(readAll bool) {
 	if c.client != nil {
 		c.client.Gone()
 	}
-	c.server.forget(c)
+	c.server.all.remove(c)
 }
 
 // handle takes one line from request to answer, or starts the goroutine that will answer it.
@@ -378,7 +378,7 @@ func (c *conn) crowded(cost int) bool {
 }
 
 func (c *conn) full(cost int) bool {
-	return c.load.requests >= c.server.limits.Load().InFlight ||
+	return c.load.requests >= c.server.all.limits.Load().InFlight ||
 		(c.load.requests > 0 && c.load.bytes+cost > maxInFlightBytes)
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
@@ -86,7 +85,6 @@ type Server struct {
 		vouch  func(who api.Peer, method, text, signature string) (api.Peer, error)
 		behalf func(who api.Peer, process, method string, s api.Signing) (api.Peer, error)
 	}
-	limits   atomic.Pointer[Limits]
 	pieces   pieces
 	allowUID func(uid uint32, operator bool) bool
 	now      func() time.Time
@@ -109,35 +107,21 @@ type Server struct {
 	// aborted is closed when requests in flight are no longer waited for.
 	aborted chan struct{}
 	abort   sync.Once
-
-	// queued counts the bytes that wait for all readers. relief is held to reduce them, so that no
-	// two connections are ended if one is enough.
-	queued atomic.Int64
-	relief sync.Mutex
-	// lines counts the memory of the lines that are being read, in bytes. Its lock is taken after
-	// mu.
-	linesMu sync.Mutex
-	lines   int
-
-	mu    sync.Mutex
-	conns map[*conn]struct{}
-	// faces and users count the connections of a socket, and those of a user to
-	// the apps' socket.
-	faces     map[face]int
-	users     map[uint32]int
-	processes map[processKey]*process
-	closed    bool
+	all     connections
 }
 
 // NewServer makes a server that does not answer yet.
 func NewServer(o Options) *Server {
 	s := &Server{
 		methods: o.Methods, connect: o.Connect, tasksOf: o.Tasks, allowUID: o.AllowUID, now: o.Now, newID: o.NewID, version: o.Version, log: o.Log, metrics: o.Metrics,
-		table: map[face]map[string]*Method{faceApp: {}, faceOperator: {}}, conns: make(map[*conn]struct{}), apps: o.Apps, operators: o.Operators,
-		faces: make(map[face]int), users: make(map[uint32]int), processes: make(map[processKey]*process), aborted: make(chan struct{}),
+		table: map[face]map[string]*Method{faceApp: {}, faceOperator: {}}, apps: o.Apps, operators: o.Operators, aborted: make(chan struct{}),
 	}
 	s.callers.admit, s.callers.signs, s.callers.vouch, s.callers.behalf = o.Admit, o.Signs, o.Vouch, o.Behalf
-	s.limits.Store(s.bounded(o.Limits))
+	s.all = connections{
+		log: o.Log, metrics: o.Metrics,
+		conns: make(map[*conn]struct{}), faces: make(map[face]int), users: make(map[uint32]int), processes: make(map[processKey]*process),
+	}
+	s.SetLimits(o.Limits)
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.crew, s.described = newCrew(s.ctx), s.descriptions()
 	for i := range s.methods {
@@ -154,7 +138,7 @@ func NewServer(o Options) *Server {
 
 // SetLimits sets other limits from now on. Those of requests and connections apply to all; those of
 // lines and queues to new connections.
-func (s *Server) SetLimits(l Limits) { s.limits.Store(s.bounded(l)) }
+func (s *Server) SetLimits(l Limits) { s.all.limits.Store(lowered(s.log, l)) }
 
 // Serve begins to answer, and goes on until the server is closed.
 func (s *Server) Serve() {
@@ -215,7 +199,7 @@ func (s *Server) admitConn(socket *net.UnixConn, f face) {
 	c.heard = who.Reader(socket)
 	// A refused connection must not stay among the server's.
 	defer c.cancel()
-	if err := s.remember(c); err != nil {
+	if err := s.all.add(c); err != nil {
 		s.metrics.Ended(metrics.TurnedAway)
 		s.rejectConn(socket, err)
 		return
@@ -228,7 +212,7 @@ func (s *Server) admitConn(socket *net.UnixConn, f face) {
 	}
 	if err != nil {
 		s.rejectConn(socket, err)
-		s.forget(c)
+		s.all.remove(c)
 		return
 	}
 	s.begin(c, client)
@@ -243,8 +227,8 @@ func (s *Server) begin(c *conn, client Client) {
 	if s.tasksOf != nil {
 		tasks = s.tasksOf(c.peer, client)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.all.mu.Lock()
+	defer s.all.mu.Unlock()
 	c.client, c.tasks = client, tasks
 }
 
@@ -259,13 +243,13 @@ func (s *Server) rejectConn(socket *net.UnixConn, reason error) {
 
 // Connections returns the number of connections.
 func (s *Server) Connections() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.conns)
+	s.all.mu.Lock()
+	defer s.all.mu.Unlock()
+	return len(s.all.conns)
 }
 
 // Queued returns how many bytes wait to be read, on all connections.
-func (s *Server) Queued() int64 { return s.queued.Load() }
+func (s *Server) Queued() int64 { return s.all.queued.Load() }
 
 // Abort ends the waiting in [Server.Close], even if Close is called later: requests in flight end
 // without an answer. A commit in progress is still finished.
@@ -275,18 +259,12 @@ func (s *Server) Abort() { s.abort.Do(func() { close(s.aborted) }) }
 // connection. It returns the number of requests that were left unanswered then. It ends all
 // streams.
 func (s *Server) Close(within time.Duration) (left int) {
-	s.mu.Lock()
-	s.closed = true
+	open := s.all.close()
 	for _, l := range []*net.UnixListener{s.apps, s.operators} {
 		if err := l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 			s.log.Warn("cannot close a listener", zap.Error(err))
 		}
 	}
-	open := make([]*conn, 0, len(s.conns))
-	for c := range s.conns {
-		open = append(open, c)
-	}
-	s.mu.Unlock()
 	for _, c := range open {
 		c.refuse()
 	}

@@ -356,7 +356,7 @@ func TestInFlightIsBounded(t *testing.T) {
 			t.Fatal(in.Error)
 		}
 	}
-	if n := int(most.Load()); n > s.limits.Load().InFlight {
+	if n := int(most.Load()); n > s.all.limits.Load().InFlight {
 		t.Errorf("%d requests ran at once", n)
 	}
 }
@@ -476,7 +476,7 @@ func TestStreamSendsMoreThanTheQueueHolds(t *testing.T) {
 			}, nil
 		}
 	})
-	n := 3 * s.limits.Load().QueueBytes / 1000
+	n := 3 * s.all.limits.Load().QueueBytes / 1000
 	count <- n
 	p.watches("1")
 	for i := range n {
@@ -559,7 +559,7 @@ func TestDrainingConnection(t *testing.T) {
 			}
 		}
 	})
-	for n := range s.limits.Load().InFlight {
+	for n := range s.all.limits.Load().InFlight {
 		p.send(strconv.Itoa(n), "session.get", `{"key":"a:b"}`)
 		<-entered
 	}
@@ -574,7 +574,7 @@ func TestDrainingConnection(t *testing.T) {
 	p.answers("late", api.ConnectionClosed)
 	p.alive()
 	close(release)
-	for range s.limits.Load().InFlight {
+	for range s.all.limits.Load().InFlight {
 		if in := p.next(); !in.Success {
 			t.Errorf("%s: %v", in.RequestID, in.Error)
 		}
@@ -696,7 +696,7 @@ func TestConnectionLimit(t *testing.T) {
 	}
 	s, path := serve(t, k)
 	var plugs []*plug
-	for range s.limits.Load().Connections {
+	for range s.all.limits.Load().Connections {
 		p := dial(t, path)
 		p.alive()
 		plugs = append(plugs, p)
@@ -725,10 +725,10 @@ func TestConnectionLimit(t *testing.T) {
 	for _, p := range plugs[1:] {
 		p.Close()
 	}
-	for int(k.gone.Load()) < s.limits.Load().Connections-1+50 || s.Connections() > 1 {
+	for int(k.gone.Load()) < s.all.limits.Load().Connections-1+50 || s.Connections() > 1 {
 		plugs[0].pause()
 	}
-	for range s.limits.Load().Connections - 1 {
+	for range s.all.limits.Load().Connections - 1 {
 		dial(t, path).alive()
 	}
 	mu.Lock()
@@ -912,9 +912,9 @@ func TestServerCloseWaitsForAll(t *testing.T) {
 
 // draining reports whether every connection of a server has stopped taking requests.
 func draining(s *Server) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for c := range s.conns {
+	s.all.mu.Lock()
+	defer s.all.mu.Unlock()
+	for c := range s.all.conns {
 		if c.takes() {
 			return false
 		}
