@@ -32,23 +32,13 @@ type outQueue struct {
 	// called after growth, without the lock.
 	charge  func(bytes int64)
 	relieve func()
-	// pieces is the shared memory of free pieces; nil keeps none.
-	pieces *pieces
 	// held counts the bytes that wait or are being written, and loose the part of it that is no
 	// delivery.
 	held, loose atomic.Int64
 
 	mu sync.Mutex
-	// Frames wait in pieces, so that a long queue is never copied and its beginning is freed while
-	// the rest waits. The pieces in filled are complete, filling is the last. waiting counts their
-	// bytes.
-	filled  []piece
-	filling piece
-	waiting int
-	// lastFrame is the length of the last frame.
-	lastFrame int
-	spare     []byte
-	writer    writer
+	backlog
+	writer writer
 	// wasOverAll is set if the queue was ended because all connections together had too much.
 	wasOverAll bool
 	// queued and written count bytes from the connection's beginning. begun is the end of the bytes
@@ -77,43 +67,6 @@ const (
 	writerHalts
 	writerHalted
 )
-
-// piece is a part of the queue. loose counts the bytes of its frames that are no deliveries.
-type piece struct {
-	frames []byte
-	loose  int64
-}
-
-// pieceBytes is the size from which a piece takes no more frames.
-const pieceBytes = 64 << 10
-
-// keepBuffer is the largest piece whose memory a connection keeps for the next one. A longer one is
-// moved to one of pieceRoom bytes, which connections share.
-const (
-	keepBuffer = 16 << 10
-	pieceRoom  = pieceBytes + keepBuffer
-)
-
-// pieces is memory of pieces that no connection of a server uses now.
-type pieces struct{ pool sync.Pool }
-
-func (p *pieces) get() []byte {
-	if p != nil {
-		if room, ok := p.pool.Get().(*[pieceRoom]byte); ok {
-			return room[:0]
-		}
-	}
-	return make([]byte, 0, pieceRoom)
-}
-
-// put takes a piece's memory back, and reports whether it came from get.
-func (p *pieces) put(frames []byte) bool {
-	if p == nil || cap(frames) != pieceRoom {
-		return false
-	}
-	p.pool.Put((*[pieceRoom]byte)(frames[:pieceRoom]))
-	return true
-}
 
 // errEnded means that the connection is over.
 var errEnded = errors.New("the connection has ended")
@@ -173,18 +126,7 @@ func (q *outQueue) add(a ack, frame func([]byte) []byte) bool {
 		q.mu.Unlock()
 		return true
 	}
-	if len(q.filling.frames) >= pieceBytes {
-		q.filled = append(q.filled, q.filling)
-		q.filling = piece{}
-		if q.lastFrame < pieceBytes/4 { // a long one makes its own room
-			q.filling.frames = q.pieces.get()
-		}
-	}
-	before := len(q.filling.frames)
-	if small := q.filling.frames; cap(small) <= keepBuffer && before+q.lastFrame > keepBuffer {
-		q.filling.frames = append(q.pieces.get(), small...)
-		q.spare = small[:0]
-	}
+	before := q.makeRoom()
 	q.filling.frames = q.spelled(frame(q.filling.frames), before)
 	size := int64(len(q.filling.frames) - before)
 	q.lastFrame = int(size)
@@ -227,7 +169,7 @@ func (q *outQueue) hold(bytes, loose int64) {
 func (q *outQueue) letGo() {
 	q.missLocked()
 	q.last = nil
-	q.filled, q.filling, q.waiting, q.spare = nil, piece{}, 0, nil
+	q.backlog = backlog{pieces: q.pieces, lastFrame: q.lastFrame}
 	q.hold(-q.held.Load(), -q.loose.Load())
 }
 
@@ -353,26 +295,10 @@ func (q *outQueue) write() {
 			q.die(err)
 			return
 		}
-		if !q.pieces.put(frames) && cap(frames) <= keepBuffer {
-			q.spare = frames[:0]
-		}
+		q.reuse(frames)
 		q.wakeWaiting()
 		q.checkSoon()
 	}
-}
-
-// take takes the first piece off the queue. The caller holds the lock.
-func (q *outQueue) take() (first piece) {
-	if len(q.filled) > 0 {
-		first = q.filled[0]
-		q.filled[0] = piece{}
-		q.filled = q.filled[1:]
-	} else {
-		first, q.filling = q.filling, piece{frames: q.spare}
-		q.spare = nil
-	}
-	q.waiting -= len(first.frames)
-	return first
 }
 
 // torn returns the rest of a frame that was written half way.
