@@ -17,6 +17,8 @@ import (
 	"github.com/openclawos/ocipd/internal/store/foldrows"
 	"github.com/openclawos/ocipd/internal/store/rowseal"
 	"github.com/openclawos/ocipd/test/buildtest"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 )
@@ -380,6 +382,36 @@ func TestReopenedRowStarts(t *testing.T) {
 		if got := faultOf(t, o); got != want && (want == "" || !strings.Contains(got, want)) {
 			t.Errorf("edited %t: the start says %q, want %q", edited, got, want)
 		}
+	}
+}
+
+// The list of open exchanges has no seals. A start that finds it wrong makes it anew, and the state that
+// the daemon signs has all open exchanges.
+func TestListOfOpenExchangesIsMadeAnew(t *testing.T) {
+	o := foldOptions(t)
+	s := open(t, o)
+	for _, id := range []string{"e1", "e2", "e3"} {
+		commit(t, s, with(&Exchange{Exchange: exchange("agent-alice-1", id, "c-"+id)}))
+	}
+	shut(t, s)
+	for _, edit := range []string{`DELETE FROM listed_exchanges`, `DELETE FROM listed_exchanges WHERE id = 'e2'`, `INSERT INTO listed_exchanges VALUES ('e9', 'nobody')`} {
+		change(t, o.Path, edit)
+		s = open(t, o)
+		wantFold(t, s)
+		further := exchange("agent-alice-1", "e2", "c-e2")
+		further.Round++
+		commit(t, s, with(&Exchange{Exchange: further}))
+		if err := s.Sign(); err != nil {
+			t.Fatal(edit, err)
+		}
+		wantFold(t, s)
+		shut(t, s)
+	}
+	core, logged := observer.New(zap.WarnLevel)
+	o.Log = zap.New(core)
+	shut(t, open(t, o))
+	if logged.Len() > 0 {
+		t.Errorf("the start after it warns: %v", logged.All())
 	}
 }
 

@@ -302,17 +302,22 @@ func TakeUp(ctx context.Context, reader *db.Reader, log Log, set *fold.Set, now 
 		set.SetNewest(name, value)
 	}
 	adopt = adopt || accept
-	exchanges := listed
-	if adopt {
-		exchanges = of(fold.Exchanges).open
-	}
-	found := fold.NewFound()
-	err = reader.Scan(ctx, func(conn *sqlite.Conn) error {
-		if err := open(conn, fold.Tables(), exchanges, since.At, found); err != nil {
-			return err
+	// unlisted says that the list of open exchanges is not used, and made anew.
+	unlisted := adopt
+	find := func() (*fold.Found, error) {
+		exchanges := listed
+		if unlisted {
+			exchanges = of(fold.Exchanges).open
 		}
-		return findTouched(conn, since, set, found)
-	})
+		found := fold.NewFound()
+		return found, reader.Scan(ctx, func(conn *sqlite.Conn) error {
+			if err := open(conn, fold.Tables(), exchanges, since.At, found); err != nil {
+				return err
+			}
+			return findTouched(conn, since, set, found)
+		})
+	}
+	found, err := find()
 	if err != nil {
 		return false, err
 	}
@@ -324,6 +329,11 @@ func TakeUp(ctx context.Context, reader *db.Reader, log Log, set *fold.Set, now 
 			if err := unlike(ctx, reader, log, now, differences, logger); err != nil {
 				return false, err
 			}
+			// The list may be what differs: it has no seals.
+			unlisted = true
+			if found, err = find(); err != nil {
+				return false, err
+			}
 		}
 		// An earlier version counted the rows with fewer columns.
 		adopt = adopt || since.Base > 0 && since.Form < fold.Form
@@ -331,7 +341,7 @@ func TakeUp(ctx context.Context, reader *db.Reader, log Log, set *fold.Set, now 
 	found.Each(func(t fold.Table, key []string, row fold.Row) {
 		if t.Open(row, now) {
 			set.Put(t, key, row)
-			if adopt && t == fold.Exchanges {
+			if (adopt || unlisted) && t == fold.Exchanges {
 				set.Move(key)
 			}
 		}
