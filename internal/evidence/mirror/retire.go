@@ -95,11 +95,22 @@ func (ss *segments) removeRetired(list []Segment) ([]Segment, error) {
 	return left, ss.save(left)
 }
 
-// finishRetiring removes the segments that were marked before a crash.
-func (ss *segments) finishRetiring(list []Segment, found map[span]files) ([]Segment, error) {
+// finishRetiring removes the segments that were marked before a crash. The daemon removes records from the
+// database before it marks their segments: it did not mark a segment whose records the database has.
+func (ss *segments) finishRetiring(list []Segment, found map[span]files, oldest uint64) ([]Segment, error) {
+	changed := false
 	for i := range list {
-		if list[i].Retired {
-			delete(found, list[i].span())
+		switch s := &list[i]; {
+		case s.Retired && s.Last >= oldest:
+			ss.fault("the manifest says that the segment %s was removed on purpose, and the database has its records", s.File)
+			s.Retired, changed = false, true
+		case s.Retired:
+			delete(found, s.span())
+		}
+	}
+	if changed {
+		if err := ss.save(list); err != nil {
+			return list, err
 		}
 	}
 	return ss.removeRetired(list)

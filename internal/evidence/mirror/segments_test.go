@@ -248,19 +248,14 @@ func TestRetire(t *testing.T) {
 	rest(t, m)
 	shut(t, m)
 
-	// A removed segment is neither missed nor made again, even if the database still has its
-	// records.
-	for _, now := range []*book{b, newBook("book", 110)} {
-		o.Source = now
-		m = openTest(t, o)
-		rest(t, m)
-		wantFaults(t, m)
-		if got := m.Segments(); got[0].First != segs[2].First {
-			t.Errorf("begins at %d", got[0].First)
-		}
-		shut(t, m)
+	// A removed segment is neither missed nor made again.
+	m = openTest(t, o)
+	rest(t, m)
+	wantFaults(t, m)
+	if got := m.Segments(); got[0].First != segs[2].First {
+		t.Errorf("begins at %d", got[0].First)
 	}
-	o.Source = b
+	shut(t, m)
 	wantWhole(t, o, segs[2].First)
 
 	// Now all of them.
@@ -277,6 +272,46 @@ func TestRetire(t *testing.T) {
 	rest(t, m)
 	wantFaults(t, m)
 	wantWhole(t, o, last+1)
+}
+
+// A manifest that marks segments as removed whose records the database has is wrong. The daemon says so,
+// and keeps their files.
+func TestMarkOfARemovalIsHeldToTheDatabase(t *testing.T) {
+	for _, removed := range []bool{false, true} {
+		dir, b := t.TempDir(), newBook("book", 80)
+		o := options(dir, b)
+		m := openTest(t, o)
+		rest(t, m)
+		segs := m.Segments()
+		manifest, file := m.layout.manifest(), m.layout.path(segs[0].File)
+		shut(t, m)
+		text, err := os.ReadFile(manifest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.SplitAfter(string(text), "\n")
+		for i := range 2 {
+			lines[i] = strings.Replace(lines[i], "}\n", `,"retired":true}`+"\n", 1)
+		}
+		if err := os.WriteFile(manifest, []byte(strings.Join(lines, "")), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if removed {
+			if err := os.Remove(file); err != nil {
+				t.Fatal(err)
+			}
+		}
+		m = openTest(t, o)
+		rest(t, m)
+		wantFaults(t, m, "the segment "+segs[0].File+" was removed on purpose", "the segment "+segs[1].File+" was removed on purpose")
+		if got := m.Segments(); got[0].First != 1 {
+			t.Errorf("the segments begin at %d", got[0].First)
+		}
+		shut(t, m)
+		if !removed {
+			wantWhole(t, o, 1)
+		}
+	}
 }
 
 // TestRetireOnlyWhatIsRight keeps a changed segment, and those after it.
