@@ -23,7 +23,7 @@ type client = *kernel.Client
 // methods is the table of all methods. A row has a method's name, its permitted callers and
 // the function that answers; the function's types are those of parameters and result.
 func (d *Daemon) methods() []ipc.Method {
-	return slices.Concat(taskMethods(d), appMethods(), agentMethods(d.kernel), []ipc.Method{
+	return slices.Concat(taskMethods(d), appMethods(), agentMethods(d), []ipc.Method{
 		ipc.Cancel("stream.cancel").Fails(api.NotFound),
 		ipc.Describe("kernel.describe"),
 		ipc.Challenge("operator.challenge").Fails(api.NotFound),
@@ -63,19 +63,19 @@ func appMethods() []ipc.Method {
 }
 
 // agentMethods are those of agents with grants.
-func agentMethods(k *kernel.Kernel) []ipc.Method {
+func agentMethods(d *Daemon) []ipc.Method {
 	return []ipc.Method{
-		agentRow(k, "agent.send", granted.Send).Fails(api.Forbidden, api.NotFound, api.Conflict, api.Timeout, api.CapabilityDenied),
-		agentRow(k, "agent.read", granted.Read).Fails(api.Forbidden, api.Conflict),
-		agentRow(k, "agent.contacts", granted.Contacts),
-		agentRow(k, "agent.exchange", granted.Exchange).Fails(api.NotFound),
-		agentRow(k, "agent.approval", granted.Approval).Fails(api.NotFound),
-		agentRow(k, "agent.emit", granted.Emit).Fails(api.Forbidden, api.NotFound, api.Conflict),
-		agentRow(k, "agent.redeem", granted.Redeem).Fails(api.NotFound, api.Conflict, api.Forbidden),
-		agentRow(k, "agent.confirm", granted.Confirm).Fails(api.NotFound, api.Conflict),
-		agentRow(k, "agent.redeemable", granted.Redeemable),
-		agentRow(k, "agent.withdraw", granted.Withdraw).Fails(api.NotFound, api.Conflict, api.Forbidden),
-		agentWatch(k, "agent.watch"),
+		agentRow(d, "agent.send", granted.Send).Fails(api.Forbidden, api.NotFound, api.Conflict, api.Timeout, api.CapabilityDenied),
+		agentRow(d, "agent.read", granted.Read).Fails(api.Forbidden, api.Conflict),
+		agentRow(d, "agent.contacts", granted.Contacts),
+		agentRow(d, "agent.exchange", granted.Exchange).Fails(api.NotFound),
+		agentRow(d, "agent.approval", granted.Approval).Fails(api.NotFound),
+		agentRow(d, "agent.emit", granted.Emit).Fails(api.Forbidden, api.NotFound, api.Conflict),
+		agentRow(d, "agent.redeem", granted.Redeem).Fails(api.NotFound, api.Conflict, api.Forbidden),
+		agentRow(d, "agent.confirm", granted.Confirm).Fails(api.NotFound, api.Conflict),
+		agentRow(d, "agent.redeemable", granted.Redeemable),
+		agentRow(d, "agent.withdraw", granted.Withdraw).Fails(api.NotFound, api.Conflict, api.Forbidden),
+		agentWatch(d, "agent.watch"),
 	}
 }
 
@@ -137,9 +137,9 @@ func operatorMethods(d *Daemon) []ipc.Method {
 type granted = *kernel.Granted
 
 // agentRow makes the row of a method for agents with grants.
-func agentRow[P, R any](k *kernel.Kernel, name string, f func(granted, context.Context, *P) (R, api.AfterReply, error)) ipc.Method {
+func agentRow[P, R any](d *Daemon, name string, f func(granted, context.Context, *P) (R, api.AfterReply, error)) ipc.Method {
 	return ipc.Agent(name, func(s taskSession, ctx context.Context, p *P) (result R, after api.AfterReply, err error) {
-		who, err := grantedOf(ctx, k, s, name)
+		who, err := grantedOf(ctx, d, s, name)
 		if err != nil {
 			return result, nil, err
 		}
@@ -148,12 +148,12 @@ func agentRow[P, R any](k *kernel.Kernel, name string, f func(granted, context.C
 }
 
 // grantedOf is the agent of a connection's grant, with the grant's current state.
-func grantedOf(ctx context.Context, k *kernel.Kernel, s taskSession, method string) (granted, error) {
+func grantedOf(ctx context.Context, d *Daemon, s taskSession, method string) (granted, error) {
 	grant, err := s.Agent(ctx, method)
 	if err != nil {
 		return nil, err
 	}
-	who, err := k.Granted(grant.Agent, grant.Tenant, grant.ID, s.Peer())
+	who, err := d.kernel.Granted(grant.Agent, grant.Tenant, grant.ID, s.Peer())
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +163,7 @@ func grantedOf(ctx context.Context, k *kernel.Kernel, s taskSession, method stri
 		lasts = grant.ExpiresAt
 	}
 	who.While(func(ctx context.Context) error {
-		_, err := grantedOf(ctx, k, s, method)
+		_, err := grantedOf(ctx, d, s, method)
 		return err
 	}, func(ctx context.Context) error { return taskservice.Stands(ctx, d.tasks.Load(), grant.ID) }, lasts)
 	return who, nil
@@ -208,15 +208,15 @@ func taskMethods(d *Daemon) []ipc.Method {
 
 // agentWatch makes the row of the stream that tells an agent with a grant about its
 // requests. The stream ends with the grant.
-func agentWatch(k *kernel.Kernel, name string) ipc.Method {
+func agentWatch(d *Daemon, name string) ipc.Method {
 	return ipc.AgentStream[api.AgentNews](name, api.Watching{Watching: true}, func(s taskSession, ctx context.Context, _ *api.Empty) (ipc.Feed, error) {
-		who, err := grantedOf(ctx, k, s, name)
+		who, err := grantedOf(ctx, d, s, name)
 		if err != nil {
 			return nil, err
 		}
 		return func(ctx context.Context, stream api.Stream) error {
 			return who.Watch(ctx, checked{stream, func(ctx context.Context) error {
-				_, err := grantedOf(ctx, k, s, name)
+				_, err := grantedOf(ctx, d, s, name)
 				return err
 			}})
 		}, nil
