@@ -48,7 +48,9 @@ func (b *Bounds) lines() string {
 func (b *Bounds) Within(o *Bounds) bool {
 	level, err := ocip.ParseLevel(b.Classification)
 	most, failed := ocip.ParseLevel(o.Classification)
-	return err == nil && failed == nil && level <= most && b.MaxRound <= o.MaxRound && b.Until <= o.Until
+	// No last round at all is beyond every last round.
+	rounds := o.MaxRound == 0 || b.MaxRound > 0 && b.MaxRound <= o.MaxRound
+	return err == nil && failed == nil && level <= most && rounds && b.Until <= o.Until
 }
 
 // Equal reports whether two bounds are the same.

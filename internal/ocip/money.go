@@ -37,6 +37,7 @@ func isCurrency(r rune) bool { return unicode.Is(unicode.Sc, r) }
 // that are written together.
 const (
 	currencies = "hundred hundreds thousand thousands million millions billion lakh lakhs crore grand usd eur gbp chf jpy cad aud cny inr dollar dollars euro euros pound pounds bucks quid yen yuan" +
+		" bitcoin bitcoins btc ether eth satoshi satoshis salary salaries wages" +
 		" cents francs franken dólares dólar libras dollari sterline mille mil mila cien cientos ciento cento cem milliers milhares millón millones milliarde mio tsd reais"
 	bigNumbers = "hundert tausend million milliard honderd duizend miljoen miljard hundred thousand cientos centos"
 	ofCJK      = "百千万萬亿億元円圓圆块塊銭"
@@ -47,10 +48,12 @@ func valued(s string) bool {
 	if strings.ContainsAny(s, ofCJK) || strings.ContainsFunc(s, isCurrency) {
 		return true
 	}
+	counts := false // the word before is a small number
 	for word := range strings.FieldsFuncSeq(s, func(r rune) bool { return !unicode.IsLetter(r) }) {
-		if words().money[word] {
+		if words().money[word] || counts && (words().multipliers[word] || words().priced[word]) {
 			return true
 		}
+		counts = words().small[word]
 		if len(word) > len("cent") && endsBig(word) {
 			return true
 		}
@@ -94,12 +97,15 @@ const (
 	between = "working business full more whole calendar consecutive"
 	// pay makes a time a sum of money: "two months' rent".
 	pay = "of worth rent pay salary wages fee fees interest at for per à a à per rent miete gehalt lohn alquiler sueldo loyer salaire affitto stipendio huur loon aluguel salário k"
+	// small are numbers in words that are a sum only before a multiplier or a word of priced: "ten k", "ten each".
+	small  = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety dozen"
+	priced = "each apiece"
 	// multipliers change the value of a number.
 	multipliers = "k m mn mio mrd tsd bn b mil mille grand thousand million hundred lakh crore g"
 )
 
 type wordKinds struct {
-	money, months, units, counted, numbered, between, pay, multipliers map[string]bool
+	money, months, units, counted, numbered, between, pay, multipliers, small, priced map[string]bool
 }
 
 var words = sync.OnceValue(func() *wordKinds {
@@ -110,7 +116,7 @@ var words = sync.OnceValue(func() *wordKinds {
 		}
 		return set
 	}
-	return &wordKinds{of(currencies), of(months), of(units), of(counted), of(numbered), of(between), of(pay), of(multipliers)}
+	return &wordKinds{of(currencies), of(months), of(units), of(counted), of(numbered), of(between), of(pay), of(multipliers), of(small), of(priced)}
 })
 
 // speaksOfMoney reports whether a text could name a sum of money.

@@ -13,7 +13,7 @@ func TestOfMoney(t *testing.T) {
 		"page 5k", "page 5 thousand", "round 5,000", "version 1 500", "12 rooms", "5 seats", "500 credits", "5 shares", "20 %", "20%", "1.5", "3.50", "9 00", "9\u200b00", "9<b></b>00 pm",
 		"neunhundert", "zweitausend", "mil reais", "cinco mil", "deux mille", "cento", "honderd", "tweehonderd", "百", "三千", "万", "500元", "５時", "at 3", "um 9", "5 (days)", "days 5", "5 m", "5 minutes k",
 		"2026-13-40", "1/500/2026", "500. Deal", "I promise\n2. that", "1. one\n3. three", "1. 500", "1) 5k", "- 1.500", "1.", "0 500", "                    1. far in", "0.50", "0k", "lines 1-500k", "lines 5-5000", "5-500", "pay\n1 500. More",
-		"5pm 900", "5 years of support", "5e", "5-10 days", "5 to 10", "3rd 900", "q5", "q500", "#14k", "# 14", "24/8", "12345 days", "3 weeks' wages",
+		"5pm 900", "5 years of support", "5e", "5-10 days", "5 to 10", "3rd 900", "ten k", "tests at ten each", "forty-five apiece", "one bitcoin", "three months salary", "a dozen grand", "q5", "q500", "#14k", "# 14", "24/8", "12345 days", "3 weeks' wages",
 	} {
 		if !OfMoney([]Passage{{Text: s, Prose: true}}) {
 			t.Errorf("%q is no money", s)
@@ -25,7 +25,7 @@ func TestOfMoney(t *testing.T) {
 		"5月2日", "2026年5月2日", "明天3点", "15時", "3天", "2週間", "within 5 days", "in 30 minutes", "2 business days", "48h", "a 10 minute break", "a 10-minute break", "3 Tage", "in 2 Wochen", "dans 3 jours", "en 2 semanas", "fra 3 giorni", "binnen 2 weken", "em 5 dias",
 		"the 2nd time", "on the 18th", "1st", "第5", "round 2", "version 1.2.3", "v1.2", "v2", "step 3", "page 12", "chapter 4.1", "Runde 2", "Seite 12", "página 4", "étape 3", "versione 2", "ronde 3", "rodada 4", "issue #14", "Q3", "line 42",
 		"1. to look\n2. to answer", "I promise:\n\n  1) this\n  2) that\n\nand\n1. more", "(1) a task", "### 1. Given\n> 2. Wanted", "exit code: 0", "0 errors", "exit code 1", "lines 177-182", "pages 3–5", "on day 3", "12 rows",
-		"3 people", "12 guests", "40 pages", "2 tests", "3 reviewers", "4 Personen", "2 personnes", "promise", "may we", "the second of them", "second", "one",
+		"3 people", "12 guests", "40 pages", "2 tests", "3 reviewers", "4 Personen", "2 personnes", "promise", "may we", "the second of them", "second", "one", "one of them", "ten of us", "each of the ten", "ten people each",
 	} {
 		if OfMoney([]Passage{{Text: s, Prose: true}}) {
 			t.Errorf("%q is money", s)

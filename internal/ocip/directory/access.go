@@ -138,8 +138,8 @@ func (x *access) MayOwn(app, channel string) error {
 		return nil
 	}
 	switch {
-	case channel == AgentChannel:
-		return fmt.Errorf("no app can have a channel named %s: the keys of agents begin with it", AgentChannel)
+	case channel == AgentChannel, looksOfAgents(channel):
+		return fmt.Errorf("no app can have channel %s: the keys of agents begin with %s", channel, AgentChannel)
 	case !x.Declared(), slices.Contains(x.grants[app].Channels, channel):
 		return nil
 	}

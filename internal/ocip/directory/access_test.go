@@ -71,7 +71,7 @@ func TestMayOwn(t *testing.T) {
 	}{
 		{"anything", nil, "@x/telegram", "telegram", ""},
 		{"an agent's app", nil, "@acme/alice", "telegram", ""},
-		{"the agents' keys", nil, "@x/telegram", "agent", "no app can have a channel named agent"},
+		{"the agents' keys", nil, "@x/telegram", "agent", "no app can have channel agent"},
 		{"granted", granted, "@x/telegram", "telegram", ""},
 		{"another channel", granted, "@x/telegram", "irc", `list irc in access.apps."@x/telegram".channels`},
 		{"another app", granted, "@x/thief", "telegram", `list telegram in access.apps."@x/thief".channels`},

@@ -76,6 +76,25 @@ func spelled(what, s string) error {
 	return nil
 }
 
+// spelledKey checks that a session key is in the spelling for ids, and that its channel does not pass for
+// that of agents.
+func spelledKey(what, key string) error {
+	if err := spelled(what, key); err != nil {
+		return err
+	}
+	if channel, _ := Split(key); looksOfAgents(channel) {
+		return fmt.Errorf("%s %q %w: channel %s looks like %s, with which the keys of agents begin", what, key, ErrSpelling, channel, AgentChannel)
+	}
+	return nil
+}
+
+// looksOfAgents reports whether a channel has another name than that of agents, and looks like it.
+func looksOfAgents(channel string) bool {
+	return channel != AgentChannel && len(channel) <= maxNameBytes && text.Skeleton(channel) == agentLooks
+}
+
+var agentLooks = text.Skeleton(AgentChannel)
+
 // Rendering returns the changes that a channel's clients make to a text.
 func (d *Directory) Rendering(channel string) []text.Rendering { return d.network(channel).rendering }
 
@@ -157,7 +176,7 @@ func sentToMany(metadata map[string]jsontext.Value) bool {
 // last message, since an answer goes there, or else from the key. Account is the channel's own
 // account that the message names. Errors wrap [ErrSpelling] or [ErrAddress].
 func (d *Directory) Recipient(key, account string, brought map[string]string, self *Agent) (Recipient, error) {
-	if err := spelled("session key", key); err != nil {
+	if err := spelledKey("session key", key); err != nil {
 		return Recipient{}, err
 	}
 	if err := spelled("account", account); err != nil {

@@ -187,6 +187,9 @@ func TestClients06NoAddressIsRefused(t *testing.T) {
 		{"chat:*", "every ending", ErrSpelling},
 		{"chat:dave*", "every ending", ErrSpelling},
 		{"agent:bob:*", "every ending", ErrSpelling},
+		{"AGENT:bob:main", "looks like agent", ErrSpelling},
+		{"\uff41gent:bob:main", "looks like agent", ErrSpelling},
+		{"\u0430gent:bob:main", "looks like agent", ErrSpelling},
 	} {
 		_, err := d.Recipient(tc.key, "", nil, d.Agent("alice"))
 		expect(t, tc.key, err, tc.want)

@@ -202,7 +202,7 @@ func (d lister) listSessions() error {
 // names.
 func (d lister) listSession(n int, key string) error {
 	s := d.heard(key)
-	if err := spelled("directory session", s.prefix); err != nil && s.prefix != "" {
+	if err := spelledKey("directory session", s.prefix); err != nil && s.prefix != "" {
 		return err
 	}
 	d.sessions.add(s.session(), s.open, n)

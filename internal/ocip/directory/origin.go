@@ -36,7 +36,7 @@ type Origin struct {
 // Origin returns the origin of a message. The metadata comes from the channel's app. Errors wrap
 // [ErrSpelling] or [ErrAddress].
 func (d *Directory) Origin(key string, metadata map[string]jsontext.Value, self *Agent) (Origin, error) {
-	if err := spelled("session key", key); err != nil {
+	if err := spelledKey("session key", key); err != nil {
 		return Origin{}, err
 	}
 	channel, rest := Split(key)
