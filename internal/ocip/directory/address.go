@@ -90,10 +90,8 @@ func spelledKey(what, key string) error {
 
 // looksOfAgents reports whether a channel has another name than that of agents, and looks like it.
 func looksOfAgents(channel string) bool {
-	return channel != AgentChannel && len(channel) <= maxNameBytes && text.Skeleton(channel) == agentLooks
+	return channel != AgentChannel && len(channel) <= maxNameBytes && text.Skeleton(channel) == text.Skeleton(AgentChannel)
 }
-
-var agentLooks = text.Skeleton(AgentChannel)
 
 // Rendering returns the changes that a channel's clients make to a text.
 func (d *Directory) Rendering(channel string) []text.Rendering { return d.network(channel).rendering }
