@@ -77,6 +77,44 @@ func TestKeys(t *testing.T) {
 	w.until(`document.querySelector(".tab.on .n").textContent === "1"`)
 }
 
+// TestEndIsSeen scrolls to the end of a request in windows of many sizes, at each zoom of a browser: its
+// end counts as seen, whatever fractions of a pixel it lies at.
+func TestEndIsSeen(t *testing.T) {
+	w := begin(t, acme)
+	w.people()
+	w.browse(1280, 600, "light", "/waiting")
+	w.until(`document.querySelectorAll(".list .row").length === 2`)
+	for i, percent := range []int64{30, 50, 67, 75, 80, 90, 110, 125, 133, 150, 175, 200, 300, 400, 500} {
+		w.visit("/waiting")
+		w.until(`document.querySelectorAll(".list .row").length === 2`)
+		w.size((1366+int64(i))*100/percent, 768*100/percent, float64(percent)/100)
+		w.do(click(".list .row"))
+		w.until(`document.querySelector(".decide")`)
+		w.until(`(() => { ` + end + `; return !document.querySelector(".decide .primary").disabled })()`)
+	}
+}
+
+// TestEndIsSeenLate has the browser tell only once of the end: that it was not seen at first, and that
+// it was seen then. A busy browser tells both at once.
+func TestEndIsSeenLate(t *testing.T) {
+	w := begin(t, acme)
+	w.people()
+	w.browse(1280, 500, "light", "/waiting")
+	w.until(`document.querySelectorAll(".list .row").length === 2`)
+	w.do(chromedp.Evaluate[chromedp.Void](`{
+		const Real = IntersectionObserver;
+		window.told = [];
+		window.IntersectionObserver = class extends Real {
+			constructor(tell, how) {
+				let kept = [];
+				super((all) => { kept.push(...all); told.push(kept.length); if (kept.at(-1).isIntersecting) { tell(kept, this); kept = []; } }, how);
+			}
+		};
+	} undefined`), click(".list .row"))
+	w.until(`told[0] === 1`)
+	w.until(`(() => { ` + end + `; return told.at(-1) === 2 && !document.querySelector(".decide .primary").disabled })()`)
+}
+
 // TestNote has a note signed with the decision, and narrower bounds of the exchange.
 func TestNote(t *testing.T) {
 	w := begin(t, acme)
@@ -124,6 +162,14 @@ func TestStale(t *testing.T) {
 	if list.Total != 2 {
 		t.Errorf("%d requests wait", list.Total)
 	}
+	// What is the same again is read again: its end is on the screen all the time.
+	w.size(1280, 4000, 1)
+	w.until(`!document.querySelector(".decide .primary").disabled`)
+	w.do(press("a"))
+	w.until(`document.querySelector("dialog .primary:not(:disabled)")`)
+	w.do(press("\r"))
+	w.until(`!document.querySelector("dialog")`)
+	w.until(`!document.querySelector(".decide .primary").disabled`)
 }
 
 // TestReceipt checks a record's receipt in the browser, and sees each change of one byte: in the

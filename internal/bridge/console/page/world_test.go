@@ -462,11 +462,8 @@ func (w *world) browse(width, height int64, scheme, hash string) {
 		w.Cleanup(stop)
 		w.watch()
 	}
-	scale := 1.0
+	w.size(width, height, 1)
 	w.do(chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
-		if _, err := chromedp.Call(ctx, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: width, Height: height, DeviceScaleFactor: scale, Mobile: width < 600}); err != nil {
-			return err
-		}
 		_, err := chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}})
 		return err
 	}))
@@ -475,6 +472,15 @@ func (w *world) browse(width, height int64, scheme, hash string) {
 	if hash != "" {
 		w.visit(hash)
 	}
+}
+
+// size gives the window a size, in pixels of the page, of which each has so many pixels of the screen.
+func (w *world) size(width, height int64, scale float64) {
+	w.Helper()
+	w.do(chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
+		_, err := chromedp.Call(ctx, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: width, Height: height, DeviceScaleFactor: scale, Mobile: width < 600})
+		return err
+	}))
 }
 
 // visit goes to a screen.

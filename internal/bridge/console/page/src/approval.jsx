@@ -119,12 +119,15 @@ export function Approval({ id }) {
   const a = value?.result?.approvalId === id ? value.result : null, shown = value?.shown ?? {};
   const digest = a?.digest;
   useEffect(() => { setSeen(""); setAsking(""); setSaid(""); setObstacle(null); }, [id]);
+  // A busy browser tells several things at once: that the end was not seen, and that it was seen then.
+  // What was loaded anew is looked at anew, also if it is the same and its end stays where it is. In a
+  // low window a jump to the end of the page goes past this end, and fractions of a pixel are cut off.
   useEffect(() => {
     if (!end.current || !digest) return;
-    const look = new IntersectionObserver(([e]) => { if (e.isIntersecting) setSeen(digest); }, { threshold: 1 });
+    const look = new IntersectionObserver((all) => { if (all.some((e) => e.isIntersecting)) setSeen(digest); }, { threshold: .9, rootMargin: "9999999px 0px 0px" });
     look.observe(end.current);
     return () => look.disconnect();
-  }, [digest, a?.approvalId]);
+  }, [value]);
   const offered = a?.state === "pending" ? shown.decisions ?? [] : [];
   const may = (d) => offered.includes(d) && daemon.value.live && !(d === "approve" && (!a.approvable || a.blocked)) && (seen === digest || (d !== "approve" && d !== "takeover"));
   // The keys are those of what is on the screen from the moment that it is there.
@@ -151,12 +154,13 @@ export function Approval({ id }) {
     <p class="lead"><span class="tag"><Text s={shown.why || row?.why || KINDS[a.kind]} /></span><Level s={a.classification} />{a.state === "pending" ? <span class={soon ? "soon" : "muted"}>{span(a.expiresAt - now.value)} left</span> : <b><Text s={a.state.replaceAll("_", " ")} /></b>}{odd > 0 && <span class="t-bad"><i aria-hidden="true">⚠ </i>{odd} odd character{odd > 1 ? "s" : ""}</span>}</p>
     {said && <div class="said" role="status"><i aria-hidden="true">✓ </i><Text s={said} />{next ? <a href={link("waiting", next)}>Next ›</a> : <a href="#/waiting">Waiting ›</a>}</div>}
     {obstacle && <Difference obstacle={obstacle} />}
+    <Fault e={error} />
     {blocks.map((b) => <section class={"panel" + (b.parts.some((p) => p.kind === "quote") ? " quoted" : "")}>{b.head && <Part p={b.head} />}{b.parts.map((p) => <Part p={p} />)}</section>)}
     {a.state === "pending" && <section class="panel"><h2>If you decide</h2>
       <div class="fact"><span class="fn">recorded as</span><span class="fv"><b><Text s={decider.value} /></b>{a.signatureRequired && !signers.value.length && ", or as the name of your passkey"}</span></div>
       {a.exchange ? <div class="fact"><span class="fn">exchange</span><span class="fv">the rest of it can be approved too, within bounds</span></div> : a.noExchange && <div class="fact"><span class="fn">exchange</span><span class="fv"><Text s={a.noExchange} /></span></div>}
     </section>}
-    <div ref={end} class="end">This is the end of the request.</div>
+    <div key="end" ref={end} class="end">This is the end of the request.</div>
     {offered.length > 0 && <div class="decide" role="group" aria-label="Decide">
       <span class="muted" role="status">{!daemon.value.live ? "the daemon does not answer" : <Fragment>{blocked && <Fragment><Text s={blocked} /> </Fragment>}{seen === digest ? <span class="four"><Text s={shown.words} /></span> : rest}</Fragment>}</span>
       {offered.map((d) => <button class={{ approve: "primary", deny: "danger" }[d] || ""} disabled={!may(d)} onClick={() => setAsking(d)}><kbd aria-hidden="true">{Object.keys(KEYS).find((k) => KEYS[k] === d)}</kbd>{TITLES[d]}</button>)}
