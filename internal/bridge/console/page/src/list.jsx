@@ -28,7 +28,7 @@ export function List({ rows, keyOf, draw, open, more, label, height = 40, tall =
       if (chosen >= 0) choose(chosen + moved);
     }
   }, [newest]);
-  const from = Math.max(0, Math.floor(top / each) - 4), slots = Math.ceil(room / each) + 10, to = Math.min(n, from + slots);
+  const from = Math.max(0, Math.floor(top / each) - 3), slots = Math.ceil(room / each) + 7, to = Math.min(n, from + slots);
   useEffect(() => { if (more && to >= n - 20) more(); }, [to, n]);
   const go = (i) => {
     i = Math.min(n - 1, Math.max(0, i));
@@ -50,12 +50,13 @@ export function List({ rows, keyOf, draw, open, more, label, height = 40, tall =
     e.stopPropagation();
   };
   // An element is used again for another row, at the same place of the document: a jump changes texts,
-  // and makes and moves no elements. Rows have their order from aria-posinset.
+  // and makes and moves no elements. Rows have their order from aria-posinset. A row has no transform
+  // and no clip of its own, which the browser would carry through each frame, and no id but the chosen one.
   const shown = [];
   for (let i = from; i < to; i++) {
     const r = rows[i];
-    shown[i % slots] = <div key={i % slots} id={"row-" + i} role="option" aria-selected={i === chosen} aria-posinset={i + 1} aria-setsize={n}
-      class={"row" + (i === chosen ? " on" : "")} style={{ transform: `translateY(${i * each}px)`, height: each + "px" }}
+    shown[i % slots] = <div key={i % slots} id={i === chosen ? "row-" + i : undefined} role="option" aria-selected={i === chosen} aria-posinset={i + 1} aria-setsize={n}
+      class={"row" + (i === chosen ? " on" : "")} style={{ top: i * each + "px", height: each + "px" }}
       onClick={() => { choose(i); open?.(r); }}>{draw(r)}</div>;
   }
   return <div class="list" ref={box} data-list tabIndex={0} role="listbox" aria-label={label} aria-activedescendant={chosen >= from && chosen < to ? "row-" + chosen : undefined}

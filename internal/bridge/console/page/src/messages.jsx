@@ -22,13 +22,15 @@ export class Row extends Component {
   shouldComponentUpdate(next) { return next.r !== this.props.r; }
   render({ r }) { return drawn(r); }
 }
+// A person who scrolls has thirty rows drawn in a frame: the parts of one are called, and are no
+// components of their own, and none of them is a box that is only there to be hidden.
 function drawn(r) {
-  const [from, to] = ends(r);
+  const [from, to] = ends(r), code = r.code ? words(r.code) : r.policyResult ? "" : what(r);
   return <Fragment>
     <span class="when"><span class="day">{day(r.time)} </span>{clock(r.time)}</span>
-    <Verdict v={r.policyResult} />
-    <span class="who"><Name s={from || "ocipd"} />{to && <Fragment><i aria-hidden="true"> → </i><span class="hide"> to </span><Name s={to} /></Fragment>}</span>
-    <span class="why">{r.code ? <b><Text s={words(r.code)} max={80} /></b> : r.policyResult ? null : <b><Text s={what(r)} max={80} /></b>}<Level s={r.classification} />{r.policyReason && <Text s={r.policyReason} max={400} />}</span>
+    {Verdict({ v: r.policyResult })}
+    <span class="who">{Name({ s: from || "ocipd" })}{to && <i role="img" aria-label=" to "> → </i>}{to && Name({ s: to })}</span>
+    <span class="why">{code && <b>{Text({ s: code, max: 80 })}</b>}{Level({ s: r.classification })}{r.policyReason && Text({ s: r.policyReason, max: 400 })}</span>
   </Fragment>;
 }
 

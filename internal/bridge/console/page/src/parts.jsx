@@ -29,14 +29,14 @@ const VERDICTS = { allow: ["✓", "sent"], deny: ["✕", "refused"], require_app
 export function Verdict({ v, word = true }) {
   const known = Object.hasOwn(VERDICTS, v || "") ? v || "" : "";
   const [shape, said] = VERDICTS[known];
-  return <span class={"verdict v-" + (known || "none")}><i aria-hidden="true">{shape}</i><span class={word ? "" : "hide"}>{said}</span></span>;
+  return <span class={"verdict v-" + (known || "none")}><i aria-hidden="true">{shape}</i>{word ? said : <span class="hide">{said}</span>}</span>;
 }
 
 // short is the id of an agent of this daemon, by its instance id. Others have the name that they came with.
 const agents = computed(() => new Map((status.value?.agents ?? []).map((a) => [a.instanceId, a.id])));
 export const short = (s) => agents.value.get(s) ?? s;
-export const Name = ({ s }) => <Text class="name" title={short(s) === s || s == null ? undefined : visible(String(s).slice(0, 200))} s={short(s)} max={120} />;
-export const Level = ({ s }) => s ? <span class={"level" + kind("l-", s)}><Text s={s} max={40} /></span> : null;
+export const Name = ({ s }) => Text({ class: "name", title: short(s) === s || s == null ? undefined : visible(String(s).slice(0, 200)), s: short(s), max: 120 });
+export const Level = ({ s }) => s ? <span class={"level" + kind("l-", s)}>{Text({ s, max: 40 })}</span> : null;
 export const Pair = ({ from, to }) => <span class="pair"><Name s={from} /><i aria-hidden="true"> → </i><span class="hide"> to </span><Name s={to} /></span>;
 
 // Copy is a command, and a button that copies it. The text that is copied is the text that is shown.
