@@ -95,16 +95,26 @@ func Operate(ctx context.Context, o *Options) (*Operator, error) {
 	return p, nil
 }
 
-// Grants lists the pre-approvals in force. Agent is the sender's id or instance id, "" for all.
+// Grants lists the pre-approvals in force, all pages of them. Agent is the sender's id or instance id, ""
+// for all.
 func (p *Operator) Grants(ctx context.Context, agent string) ([]Grant, error) {
-	params := map[string]any{}
+	list, params := []Grant{}, map[string]any{}
 	if agent != "" {
 		params["agent"] = agent
 	}
-	var list struct {
-		Grants []Grant `json:"grants"`
+	for {
+		var page struct {
+			Grants []Grant `json:"grants"`
+			Next   string  `json:"next"`
+		}
+		if err := p.Call(ctx, "grant.list", params, &page); err != nil {
+			return nil, err
+		}
+		if list = append(list, page.Grants...); page.Next == "" {
+			return list, nil
+		}
+		params["after"] = page.Next
 	}
-	return list.Grants, p.Call(ctx, "grant.list", params, &list)
 }
 
 // ToSign is the text that a person signs to make a pre-approval, in the namespace approval@ocipd

@@ -101,17 +101,29 @@ func (g *Grant) By() string {
 	return strings.Join(names, ", ")
 }
 
-// GrantListParams asks for grants (operator, grant.list): those in force unless All is
-// set, of one agent unless Agent is empty.
+// GrantListParams asks for a page of grants (operator, grant.list): those in force unless All is
+// set, of one agent unless Agent is empty. Those that end last come first.
 type GrantListParams struct {
 	Agent string `json:"agent,omitzero" is:"max=256" doc:"The sender's id or instance id."`
 	Kind  string `json:"kind,omitzero" is:"words=exchange|standing" doc:"The kind."`
 	All   bool   `json:"all,omitzero" doc:"Also those that are not in force."`
+	Limit *int   `json:"limit,omitzero" is:"range=1..1000" doc:"At most this many; 1,000 by default."`
+	After string `json:"after,omitzero" is:"max=512" doc:"next of the page before."`
 }
 
-// GrantListResult lists grants.
+// Page returns the page's size: whoever knows of no pages gets the largest one.
+func (p *GrantListParams) Page() int {
+	if p.Limit == nil {
+		return MaxPage
+	}
+	return *p.Limit
+}
+
+// GrantListResult is a page of grants.
 type GrantListResult struct {
 	Grants []Grant `json:"grants"`
+	// Next continues the list, "" where nothing is left.
+	Next string `json:"next,omitzero"`
 	// Restored is the id of the newest state_restored record, absent if there is none. A new
 	// pre-approval names it.
 	Restored string `json:"restored,omitzero" doc:"The id of the newest state_restored record."`

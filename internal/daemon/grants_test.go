@@ -280,6 +280,47 @@ func standingGrant(t testing.TB, id string, uses int, change func(*api.GrantAddP
 	return p
 }
 
+// A list of grants comes page by page, and no page leaves out a grant, or has one twice: also where some
+// end at the same moment, and where those that are over stand between those in force.
+func TestGrantsComeInPages(t *testing.T) {
+	h := guarded(t, patient, rego(true, "ok"), listed(t, "carol", ""))
+	person, end := h.operates(), time.Now().Add(time.Hour).UnixMilli()
+	for i := range 7 {
+		person.must("grant.add", standingGrant(t, fmt.Sprint("g-", i), 1, func(p *api.GrantAddParams) { p.Until = end + int64(i/3) }), nil)
+	}
+	for _, id := range []string{"g-3", "g-0", "g-6"} {
+		person.must("grant.revoke", m{"grantId": id}, nil)
+	}
+	for _, all := range []bool{true, false} {
+		want := "[g-6 g-3 g-4 g-5 g-0 g-1 g-2]"
+		if !all {
+			want = "[g-4 g-5 g-1 g-2]"
+		}
+		for size := 1; size <= 8; size++ {
+			got, asked := []string{}, m{"all": all, "kind": api.GrantStanding, "limit": size}
+			for {
+				var page api.GrantListResult
+				person.must("grant.list", asked, &page)
+				if len(page.Grants) > size || page.Next != "" && len(page.Grants) < size {
+					t.Fatalf("a page of %d has %d, and another follows: %v", size, len(page.Grants), page.Next != "")
+				}
+				for i := range page.Grants {
+					got = append(got, page.Grants[i].GrantID)
+				}
+				if asked["after"] = page.Next; page.Next == "" {
+					break
+				}
+			}
+			if fmt.Sprint(got) != want {
+				t.Errorf("pages of %d, all %v: %v, want %s", size, all, got, want)
+			}
+		}
+	}
+	for _, place := range []string{"x", "1", "1#", "#g-1"} {
+		person.refuse(api.InvalidParams, "grant.list", m{"after": place})
+	}
+}
+
 // A standing grant lets only keywords pass, as often as it says, between two ends, and can
 // be added once.
 func TestStandingGrant(t *testing.T) {

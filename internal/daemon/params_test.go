@@ -56,7 +56,7 @@ func sampleParams() map[string]struct{ good, bad []string } {
 		"backup.note":     {good: []string{`{"directory":"/mnt/backup"}`}, bad: []string{`{}`, `{"directory":7}`, `{"directory":"` + strings.Repeat("x", 5000) + `"}`}},
 		"queue.list":      {good: []string{`{}`, `{"queue":"channel:irc","agent":"a","channel":"irc","limit":7,"after":"channel:irc#7"}`}, bad: []string{`{"limit":0}`, `{"limit":1001}`, `{"queue":7}`}},
 		"queue.drop":      {good: []string{`{"dispatchIds":["d"],"queue":"channel:irc","note":"why"}`}, bad: []string{`{}`, `{"dispatchIds":[]}`, `{"dispatchIds":[""]}`, `{"dispatchIds":"d"}`}},
-		"grant.list":      {good: []string{`{}`, `{"agent":"alice","kind":"exchange","all":true}`}, bad: []string{`{"kind":"x"}`, `{"all":7}`, `{"agent":"` + strings.Repeat("x", 300) + `"}`}},
+		"grant.list":      {good: []string{`{}`, `{"agent":"alice","kind":"exchange","all":true,"limit":7,"after":"1#g"}`}, bad: []string{`{"limit":0}`, `{"limit":1001}`, `{"kind":"x"}`, `{"all":7}`, `{"agent":"` + strings.Repeat("x", 300) + `"}`}},
 		"grant.add": {
 			good: []string{`{"grantId":"g","agent":"a","receiver":"b","words":["schedule"],"classification":"public","until":1,"maxUses":1,"signature":"x"}`},
 			bad: []string{

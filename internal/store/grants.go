@@ -110,9 +110,25 @@ func (s *Store) CommitmentGrantsInForce(ctx context.Context, at time.Time) ([]Co
 	return db.Rows(ctx, s.db, "the grants", `SELECT `+grantColumns+` FROM commitment_grants WHERE `+usable+` ORDER BY id`, []any{at.UnixMilli()}, scanGrant)
 }
 
-// CommitmentGrants returns the newest grants, up to a limit, of one agent unless that is empty.
-func (s *Store) CommitmentGrants(ctx context.Context, agent string, limit int) ([]CommitmentGrant, error) {
-	where, args := db.Matching([2]string{"agent = ?", agent})
+// GrantFilter selects grants; an empty member selects all.
+type GrantFilter struct {
+	Agent, Kind string
+	// UsableAt selects those that may be used at a time.
+	UsableAt time.Time
+	// Until and After continue a page: the end and the id of its last grant.
+	Until time.Time
+	After string
+}
+
+// CommitmentGrants returns up to limit grants, those that end last first.
+func (s *Store) CommitmentGrants(ctx context.Context, f GrantFilter, limit int) ([]CommitmentGrant, error) {
+	where, args := db.Matching([2]string{"agent = ?", f.Agent}, [2]string{"kind = ?", f.Kind})
+	if !f.UsableAt.IsZero() {
+		where, args = where+" AND "+usable, append(args, f.UsableAt.UnixMilli())
+	}
+	if f.After != "" {
+		where, args = where+" AND (until < ? OR until = ? AND id > ?)", append(args, f.Until.UnixMilli(), f.Until.UnixMilli(), f.After)
+	}
 	return db.Rows(ctx, s.db, "the grants", `SELECT `+grantColumns+` FROM commitment_grants WHERE `+where+` ORDER BY until DESC, id LIMIT ?`, append(args, limit), scanGrant)
 }
 

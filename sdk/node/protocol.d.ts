@@ -1217,10 +1217,15 @@ export interface GrantListParams {
   kind?: "exchange" | "standing";
   /** Also those that are not in force. */
   all?: boolean;
+  /** At most this many; 1,000 by default. */
+  limit?: number;
+  /** next of the page before. */
+  after?: string;
 }
 
 export interface GrantListResult {
   grants: Grant[];
+  next?: string;
   /** The id of the newest state_restored record. */
   restored?: string;
 }

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -441,30 +442,60 @@ func (g *Grants) OfApproval(r *approval.Request, tenant string, to *Party, b *ap
 	return one.GrantID, g.Enter(one, change)
 }
 
-// listed bounds the number of listed grants.
-const listed = 1000
-
-// List lists grants.
+// List returns a page of grants.
 func (g *Grants) List(ctx context.Context, p *api.GrantListParams, signers approval.Signers) (api.GrantListResult, error) {
-	result := api.GrantListResult{Grants: []api.Grant{}, Restored: store.Restored(g.o.Store)}
-	rows, err := g.o.Store.CommitmentGrants(ctx, p.Agent, listed)
-	if err != nil {
+	result, now := api.GrantListResult{Grants: []api.Grant{}, Restored: store.Restored(g.o.Store)}, g.o.Now()
+	filter := store.GrantFilter{Agent: p.Agent, Kind: p.Kind}
+	if !p.All {
+		filter.UsableAt = now
+	}
+	var err error
+	if filter.Until, filter.After, err = parsePlace(p.After); err != nil {
 		return result, err
 	}
-	now := g.o.Now()
-	for _, row := range rows {
-		one, err := decode(row)
+	for {
+		// One row more tells whether another page follows.
+		rows, err := g.o.Store.CommitmentGrants(ctx, filter, p.Page()+1)
 		if err != nil {
 			return result, err
 		}
-		if one.State, err = g.state(ctx, one, signers, now); err != nil {
-			return result, err
-		}
-		if (p.All || one.State == api.GrantInForce) && (p.Kind == "" || p.Kind == one.Kind) {
+		for _, row := range rows {
+			one, err := decode(row)
+			if err != nil {
+				return result, err
+			}
+			if one.State, err = g.state(ctx, one, signers, now); err != nil {
+				return result, err
+			}
+			if !p.All && one.State != api.GrantInForce {
+				continue
+			}
+			if len(result.Grants) == p.Page() {
+				last := &result.Grants[p.Page()-1]
+				result.Next = strconv.FormatInt(last.Until, 10) + "#" + last.GrantID
+				return result, nil
+			}
 			result.Grants = append(result.Grants, one.Grant)
 		}
+		if len(rows) <= p.Page() {
+			return result, nil
+		}
+		last := &rows[len(rows)-1]
+		filter.Until, filter.After = last.Until, last.ID
 	}
-	return result, nil
+}
+
+// parsePlace returns the end and the id of the grant that is the last of a page.
+func parsePlace(place string) (until time.Time, id string, err error) {
+	if place == "" {
+		return time.Time{}, "", nil
+	}
+	end, id, _ := strings.Cut(place, "#")
+	ms, err := strconv.ParseInt(end, 10, 64)
+	if err != nil || id == "" {
+		return time.Time{}, "", api.Invalid([]api.FieldError{{Path: "after", Message: "not the next of a page"}})
+	}
+	return time.UnixMilli(ms), id, nil
 }
 
 // state returns the current state of a grant.

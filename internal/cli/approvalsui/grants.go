@@ -74,19 +74,19 @@ type GrantOptions struct {
 
 // Grants prints the pre-approvals, which the protocol calls grants.
 func (s *People) Grants(ctx context.Context, f GrantOptions) error {
-	var list api.GrantListResult
-	if err := s.Operate(ctx, "grant.list", &api.GrantListParams{Agent: f.Agent, Kind: f.Kind, All: f.All}, &list); err != nil {
+	list, err := s.grants(ctx, api.GrantListParams{Agent: f.Agent, Kind: f.Kind, All: f.All})
+	if err != nil {
 		return fmt.Errorf("cannot list pre-approvals: %w", err)
 	}
 	if f.JSON {
-		for i := range list.Grants {
-			if err := s.PrintJSON(&list.Grants[i]); err != nil {
+		for i := range list {
+			if err := s.PrintJSON(&list[i]); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	if len(list.Grants) == 0 {
+	if len(list) == 0 {
 		fmt.Fprintln(s.Stderr, "no pre-approval is in force")
 		return nil
 	}
@@ -95,8 +95,8 @@ func (s *People) Grants(ctx context.Context, f GrantOptions) error {
 		{Title: "PRE-APPROVAL", Whole: true}, {Title: "STATE", Whole: true}, {Title: "FROM", Whole: true}, {Title: "TO", Whole: true},
 		{Title: "WITHIN", Whole: true, Below: true}, {Title: "USED", Least: 4, Right: true}, {Title: "BY", Whole: true},
 	}}
-	for i := range list.Grants {
-		g := &list.Grants[i]
+	for i := range list {
+		g := &list[i]
 		used, to, state := strconv.Itoa(g.Uses), g.Receiver, g.State
 		if g.MaxUses > 0 {
 			used += " of " + strconv.Itoa(g.MaxUses)
@@ -109,15 +109,34 @@ func (s *People) Grants(ctx context.Context, f GrantOptions) error {
 	return t.Write(s.Stdout, s.Screen())
 }
 
+// grants returns all pre-approvals that are asked for, page by page.
+func (s *People) grants(ctx context.Context, p api.GrantListParams) (list []api.Grant, err error) {
+	c, err := s.DialOperator(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	for {
+		var page api.GrantListResult
+		if err := s.AskPage(ctx, c.Call, "grant.list", &p, &page); err != nil {
+			return nil, err
+		}
+		list, p.After = append(list, page.Grants...), page.Next
+		if p.After == "" {
+			return list, nil
+		}
+	}
+}
+
 // RevokeGrant revokes a pre-approval. name may be the beginning or end of one id.
 func (s *People) RevokeGrant(ctx context.Context, name, note string) error {
-	var list api.GrantListResult
-	if err := s.Operate(ctx, "grant.list", &api.GrantListParams{All: true}, &list); err != nil {
+	list, err := s.grants(ctx, api.GrantListParams{All: true})
+	if err != nil {
 		return fmt.Errorf("cannot revoke: %w", err)
 	}
 	var found []string
-	for i := range list.Grants {
-		g := &list.Grants[i]
+	for i := range list {
+		g := &list[i]
 		if g.GrantID == name {
 			found = []string{name}
 			break
@@ -195,7 +214,7 @@ func (s *People) AddGrant(ctx context.Context, g *NewGrant) error {
 		return fmt.Errorf("cannot make a pre-approval: %w", err)
 	}
 	var list api.GrantListResult
-	if err := c.Call(ctx, "grant.list", &api.GrantListParams{Kind: api.GrantStanding}, &list); err != nil {
+	if err := c.Call(ctx, "grant.list", &api.GrantListParams{Kind: api.GrantStanding, Limit: new(1)}, &list); err != nil {
 		return fmt.Errorf("cannot make a pre-approval: %w", err)
 	}
 	p.Restored = list.Restored

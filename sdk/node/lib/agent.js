@@ -31,7 +31,14 @@ export class Operator extends Session {
   }
 
   async grants(agent) {
-    return (await this.call("grant.list", { agent })).grants;
+    const list = [];
+    let after;
+    do {
+      const page = await this.call("grant.list", { agent, after });
+      list.push(...page.grants);
+      after = page.next;
+    } while (after);
+    return list;
   }
 
   async addGrant(grant, signature) {

@@ -54,8 +54,14 @@ class Operator(Session):
         self._open()
 
     def grants(self, agent: str = "") -> List[Grant]:
-        """Lists the pre-approvals in force. agent is the sender's id or instance id, "" for all."""
-        return self.call("grant.list", {"agent": agent} if agent else {})["grants"]
+        """Lists the pre-approvals in force, all pages of them. agent is the sender's id or instance id, "" for all."""
+        asked, found = {"agent": agent} if agent else {}, []
+        while True:
+            page = self.call("grant.list", asked)
+            found += page["grants"]
+            if not page.get("next"):
+                return found
+            asked = {**asked, "after": page["next"]}
 
     def add_grant(self, grant: Dict[str, Any], signature: str) -> Grant:
         """Makes a pre-approval with a person's armored signature over grant_text."""

@@ -1217,6 +1217,10 @@ class GrantListParams(TypedDict, total=False):
     kind: Literal["exchange", "standing"]
     # Also those that are not in force.
     all: bool
+    # At most this many; 1,000 by default.
+    limit: int
+    # next of the page before.
+    after: str
 
 
 class _GrantListResult(TypedDict):
@@ -1224,6 +1228,7 @@ class _GrantListResult(TypedDict):
 
 
 class GrantListResult(_GrantListResult, total=False):
+    next: str
     # The id of the newest state_restored record.
     restored: str
 
