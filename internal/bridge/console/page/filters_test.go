@@ -123,6 +123,15 @@ func TestCursors(t *testing.T) {
 				got["next"] = fmt.Sprintf("at-%d", end)
 			}
 			return got
+		case method == "grant.list":
+			rows, end := page(from, 100, func(i int) object {
+				return object{"grantId": fmt.Sprint(i), "agent": "alice", "receiver": "dave", "classification": "internal", "until": time.Now().UnixMilli()}
+			})
+			got := object{"grants": rows}
+			if end < many {
+				got["next"] = fmt.Sprintf("at-%d", end)
+			}
+			return got
 		case method == "contact.list":
 			rows, _ := page(p.Offset, 100, func(i int) object {
 				return object{"sessionKey": fmt.Sprintf("telegram:%d", i), "kind": "unknown", "agent": "alice", "messageCount": 1, "lastActiveAt": time.Now().UnixMilli()}
@@ -157,7 +166,7 @@ func TestCursors(t *testing.T) {
 	}
 	w.browse(1280, 900, "light", "/health")
 	w.until(fmt.Sprintf(`document.querySelector('.tab[href="#/waiting"] .n')?.textContent === "%d"`, many))
-	for _, list := range []string{"Queue", "Contacts"} {
+	for _, list := range []string{"Queue", "Approved beforehand", "Contacts"} {
 		rows := `document.querySelectorAll(` + quote(`.table[aria-label="`+list+`"] .line`) + `).length`
 		for _, n := range []int{100, 200, many} {
 			w.until(fmt.Sprintf("%s === %d", rows, n))

@@ -115,6 +115,20 @@ func TestEndIsSeenLate(t *testing.T) {
 	w.until(`(() => { ` + end + `; return told.at(-1) === 2 && !document.querySelector(".decide .primary").disabled })()`)
 }
 
+// TestNames has the daemon give an agent another id: rows that are on the screen have it too.
+func TestNames(t *testing.T) {
+	w := begin(t, acme)
+	w.people()
+	var status jsontext.Value
+	w.ask("kernel.status", nil, &status)
+	for hash, row := range map[string]string{"/messages": ".list .row", "/now": ".feed .row"} {
+		w.browse(1280, 900, "light", hash)
+		w.until(`document.querySelector(` + quote(row) + `) && [...document.querySelectorAll(` + quote(row+" .name") + `)].some((e) => e.textContent === "alice")`)
+		w.pushed <- map[string]any{"kind": "status", "status": jsontext.Value(strings.ReplaceAll(string(status), `"id":"alice"`, `"id":"alicia"`))}
+		w.until(`[...document.querySelectorAll(` + quote(row+" .name") + `)].some((e) => e.textContent === "alicia")`)
+	}
+}
+
 // TestNote has a note signed with the decision, and narrower bounds of the exchange.
 func TestNote(t *testing.T) {
 	w := begin(t, acme)

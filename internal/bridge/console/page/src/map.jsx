@@ -3,7 +3,7 @@
 import { h, Fragment } from "preact";
 import { useRef, useState } from "preact/hooks";
 import { call, records } from "./daemon.js";
-import { Copy, Empty, Fault, Name, count, now, plural, short, useLoad } from "./parts.jsx";
+import { Copy, Empty, Fault, Name, count, now, plural, short, useLoad, wary } from "./parts.jsx";
 import { narrow } from "./list.jsx";
 import { visible } from "./text.jsx";
 import { link, route } from "./route.js";
@@ -106,11 +106,12 @@ function Picture({ pairs, tenants }) {
   </svg>}{keys.length === DRAWN && <p class="muted">The picture has the {DRAWN} busiest; the table has all.</p>}</div>;
 }
 
+// The table has so many pairs, and as many more at each press of its button.
 const LISTED = 200;
 
 export function MapScreen() {
   const since = Object.hasOwn(PERIODS, route.value.query.since) ? route.value.query.since : "24h", [name, ms] = PERIODS[since];
-  const tick = Math.floor(now.value / 60_000), known = useRef(new Map()), [open, setOpen] = useState(!narrow());
+  const tick = Math.floor(now.value / 60_000), known = useRef(new Map()), [open, setOpen] = useState(!narrow()), [listed, setListed] = useState(LISTED);
   const { value, error } = useLoad(async () => {
     const stats = await call("audit.stats", { since: iso(Date.now() - ms), bucket: 86400, pairs: true }), pairs = stats.pairs ?? [];
     await tenantsOf(new Set(pairs.slice(0, LISTED).flatMap((p) => [keyOf(p, "from"), keyOf(p, "to")]).slice(0, 2 * DRAWN)), known.current);
@@ -125,12 +126,12 @@ export function MapScreen() {
     <div class="bar"><h1>Map</h1><Inside here="map" />
       <div class="chips" role="group" aria-label="Period">{Object.entries(PERIODS).map(([k, [words]]) => <a class={"chip" + (k === since ? " on" : "")} aria-current={k === since ? "true" : undefined} href={link("map", "", { since: k })}>{words}</a>)}</div></div>
     <Fault e={error} />
-    {!got ? !error && <p class="muted pad">Looking…</p> : !list.length ? <Empty mark="·" command="ocipd demo">No agent wrote to anybody in {name}. To see some:</Empty> : <Fragment>
+    {!got ? !error && <p class="muted pad">Looking…</p> : !list.length ? <Empty mark="·" command={wary()}>No agent wrote to anybody in {name}. To have one write:</Empty> : <Fragment>
       <div class="sub"><span class="legend">{WAYS.map(([way, , , words]) => <Fragment><i aria-hidden="true" class={"w-" + way} /> {words} </Fragment>)}</span><Copy text={`ocipd call audit.stats '{"pairs":true}'`} /></div>
       <details class="panel" open={open} onToggle={(e) => setOpen(e.currentTarget.open)}><summary>Who writes to whom{wall > 0 && <b class="t-bad">, {count(wall)} stopped by the wall</b>}</summary>{open && <Picture pairs={got.pairs} tenants={got.tenants} />}</details>
       <section class="panel" aria-label="Pairs"><h2>Pairs <small>{count(got.count)}, with what was stopped first</small></h2><div class="table" role="group" tabIndex={0} aria-label="Pairs"><table><thead><tr><th scope="col">from → to</th><th scope="col" title="stopped by the wall between tenants">at the wall</th><th scope="col" title="for another reason">refused</th><th scope="col">held</th><th scope="col">sent</th></tr></thead><tbody>
-        {list.slice(0, LISTED).map((p) => <tr key={p.from + " " + keyOf(p, "to")}><th scope="row"><a href={to(p)}><Name s={p.from} /><i aria-hidden="true"> → </i><span class="hide"> to </span><Name s={p.to || people(p.kind)} /></a></th><Cell p={p} n={p.wall} result="deny" rule="tenant-wall" /><Cell p={p} n={p.refused - p.wall} result="deny" /><Cell p={p} n={p.held} result="require_approval" /><Cell p={p} n={p.sent} result="allow" /></tr>)}</tbody></table></div>
-        {got.count > LISTED && <p class="muted">{count(got.count - LISTED)} more: use the command above.</p>}</section>
+        {list.slice(0, listed).map((p) => <tr key={p.from + " " + keyOf(p, "to")}><th scope="row"><a href={to(p)}><Name s={p.from} /><i aria-hidden="true"> → </i><span class="hide"> to </span><Name s={p.to || people(p.kind)} /></a></th><Cell p={p} n={p.wall} result="deny" rule="tenant-wall" /><Cell p={p} n={p.refused - p.wall} result="deny" /><Cell p={p} n={p.held} result="require_approval" /><Cell p={p} n={p.sent} result="allow" /></tr>)}</tbody></table>{listed < list.length && <button class="rest" onClick={() => setListed(listed + LISTED)}>More</button>}</div>
+        {got.count > list.length && <p class="muted">These are the {count(list.length)} pairs with most messages. All messages of one agent: <a href="#/messages">Messages ›</a></p>}</section>
     </Fragment>}
   </section>;
 }

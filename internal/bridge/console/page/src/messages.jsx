@@ -4,7 +4,7 @@ import { useState, useEffect, useMemo, useRef } from "preact/hooks";
 import { call, records, link as daemon } from "./daemon.js";
 import { List } from "./list.jsx";
 import { Text, visible } from "./text.jsx";
-import { Copy, Empty, Facts, Fault, Level, Name, Verdict, at, bytes, clock, count, day, kind, plural, quoted, short, useLoad, words } from "./parts.jsx";
+import { Copy, Empty, Facts, Fault, Level, Name, Verdict, at, bytes, clock, count, day, kind, plural, quoted, short, useLoad, wary, words } from "./parts.jsx";
 import { check } from "./verify.js";
 import { back, go, link, route, stay } from "./route.js";
 import { Inside } from "./trends.jsx";
@@ -17,9 +17,10 @@ export const what = (r) => words(r.event || r.outcome || r.actionType).replaceAl
 export const target = (r) => r.dispatchId ? ["messages", r.dispatchId] : r.taskId ? ["tasks", r.taskId] : ["messages", "record:" + r.seq];
 
 // Row is one record: when, the verdict, whom, why, and the level beside it.
-// A record never changes, so its row is drawn once.
+// A record never changes, so its row is drawn once, and anew if its agents have other names: then its
+// state is another one.
 export class Row extends Component {
-  shouldComponentUpdate(next) { return next.r !== this.props.r; }
+  shouldComponentUpdate(next, state) { return next.r !== this.props.r || state !== this.state; }
   render({ r }) { return drawn(r); }
 }
 // A person who scrolls has thirty rows drawn in a frame: the parts of one are called, and are no
@@ -30,7 +31,7 @@ function drawn(r) {
     <span class="when"><span class="day">{day(r.time)} </span>{clock(r.time)}</span>
     {Verdict({ v: r.policyResult })}
     <span class="who">{Name({ s: from || "ocipd" })}{to && <i role="img" aria-label=" to "> → </i>}{to && Name({ s: to })}</span>
-    <span class="why">{code && <b>{Text({ s: code, max: 80 })}</b>}{Level({ s: r.classification })}{r.policyReason && Text({ s: r.policyReason, max: 400 })}</span>
+    <span class="why">{code && <b>{Text({ s: code, max: 80 })}</b>}{Level({ s: r.classification })}{!r.policyResult && r.event && Text({ s: words(r.actionType), max: 80 })}{r.policyReason && Text({ s: r.policyReason, max: 400 })}</span>
   </Fragment>;
 }
 
@@ -146,7 +147,7 @@ export function Messages() {
     <Fault e={error} />
     {rows.length ? <List rows={rows} keyOf={(r) => r.seq} draw={(r) => <Row r={r} />} open={(r) => { keep(); go(...target(r)); }} more={more} label="Records, newest first" height={38} tall={66} />
       : loading ? <p class="muted pad">Looking…</p> : Object.keys(full).length || from || to ? <Empty mark="·" command="ocipd audit query">No record has all of this. All records:</Empty>
-      : <Empty mark="·" command="ocipd demo">No message was decided yet. To see some:</Empty>}
+      : <Empty mark="·" command={wary()}>No message was decided yet. To have one decided:</Empty>}
   </section>;
 }
 

@@ -1,7 +1,7 @@
 // Now: what is wrong, what waits, what changed in a day, and the last messages.
 import { h, Fragment } from "preact";
 import { call, ask, records, status, waiting } from "./daemon.js";
-import { Copy, Empty, Fault, Name, ago, at, count, kind, now, short, useLoad, words } from "./parts.jsx";
+import { Copy, Empty, Fault, Name, ago, at, count, kind, now, short, useLoad, wary, words } from "./parts.jsx";
 import { Text } from "./text.jsx";
 import { Question, Request, asks as asked, groups, total } from "./waiting.jsx";
 import { Row, ends, target, what } from "./messages.jsx";
@@ -39,7 +39,7 @@ function Waits() {
     {asks.slice(0, 3).map((q) => <Question q={q} />)}{asks.length > 3 && <a class="more" href="#/waiting">{count(asks.length - 3)} more questions ›</a>}
     <div class="cards">{list.slice(0, room).map((g) => <a class="card" href={link("waiting", g[0].approvalId)}><Request group={g} /></a>)}</div>
     {list.length > room && <a class="more" href="#/waiting">{count(list.length - room)} more ›</a>}
-    {!list.length && !asks.length && (waiting.caught.value ? <Fragment><p class="fine"><i aria-hidden="true">✓ </i>Nothing waits for you. To see how something waits:</p><Copy text="ocipd demo" /></Fragment> : <p class="muted">Looking…</p>)}
+    {!list.length && !asks.length && (waiting.caught.value ? <Fragment><p class="fine"><i aria-hidden="true">✓ </i>Nothing waits for you. To have a message wait, which leaves if you approve it:</p><Copy text={wary()} /></Fragment> : <p class="muted">Looking…</p>)}
   </section>;
 }
 
@@ -83,7 +83,7 @@ function Last() {
   const list = [];
   for (let i = records.rows.length - 1; i >= 0 && list.length < 12; i--) if (records.rows[i].side !== "receiver" && (records.rows[i].policyResult || records.rows[i].actionType === "delivery")) list.push(records.rows[i]);
   return <section class="panel last" aria-label="The last messages"><h2>The last messages</h2>
-    {list.length ? <div class="feed">{list.map((r) => <a key={r.seq} class="row" href={link(...target(r))}><Row r={r} /></a>)}</div> : <Empty mark="·" command="ocipd demo">No message yet. To see some:</Empty>}
+    {list.length ? <div class="feed">{list.map((r) => <a key={r.seq} class="row" href={link(...target(r))}><Row r={r} /></a>)}</div> : <Empty mark="·" command={wary()}>No message yet. To have one decided:</Empty>}
     <a class="more" href="#/messages">All messages ›</a></section>;
 }
 

@@ -53,6 +53,13 @@ export function Copy({ text }) {
 // quoted is one argument of a command in a shell.
 export const quoted = (s) => /^[\w@%+=:,./-]+$/.test(s) ? s : "'" + visible(s).replaceAll("'", "'\\''") + "'";
 
+// wary is a command that fills what is empty: its message is held, since it promises something to a
+// stranger. Where there is no agent yet, it is the command that adds one.
+export const wary = () => {
+  const [one, another] = status.value?.agents ?? [];
+  return one ? `ocipd send ${another ? "--agent " + quoted(one.id) + " " : ""}telegram:4711 'I promise the report by Friday.'` : "ocipd config add-agent --help";
+};
+
 export const Empty = ({ children, command, mark = "✓" }) => <div class="empty"><i aria-hidden="true">{mark}</i><p>{children}</p>{command && <Copy text={command} />}</div>;
 export const Fault = ({ e }) => e ? <div class="fault" role="alert"><p><Text s={e.message} lines /></p>{e.command && <Copy text={e.command} />}</div> : null;
 

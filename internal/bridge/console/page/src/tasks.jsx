@@ -35,7 +35,7 @@ export function Tasks() {
     <Fault e={error} />
     <Asks />
     {rows.length ? <List rows={rows} keyOf={(t) => t.task_id} draw={(t) => <TaskRow t={t} />} open={(t) => go("tasks", t.task_id)} more={more} label="Tasks, newest first" height={40} tall={66} />
-      : value && <Empty mark="·" command="ocipd task create --help">{find ? "No task has this text." : open ? "No task is open. To make one:" : "There are no tasks. To make one:"}</Empty>}
+      : value && <Empty mark="·" command={find ? "ocipd task list" : "ocipd task create --help"}>{find ? "No task has this text. All tasks:" : open ? "No task is open. To make one:" : "There are no tasks. To make one:"}</Empty>}
   </section>;
 }
 

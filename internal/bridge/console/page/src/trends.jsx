@@ -3,7 +3,7 @@
 import { h, Fragment } from "preact";
 import { useState, useEffect, useRef } from "preact/hooks";
 import { call } from "./daemon.js";
-import { Copy, Empty, Fault, Name, clock, count, day, now, span, useLoad, words } from "./parts.jsx";
+import { Copy, Empty, Fault, Name, clock, count, day, now, span, useLoad, wary, words } from "./parts.jsx";
 import { Text } from "./text.jsx";
 import { go, link, route } from "./route.js";
 
@@ -136,7 +136,7 @@ function By({ title, rows, before, flag, time, period, name }) {
   const was = new Map(before.map((r) => [r.name, r])), to = (r, result) => link("messages", "", { q: MESSAGES + " " + flag + ":" + quote(r.name), ...(result && { result }), ...period });
   const Cell = ({ r, of, result }) => <td class={r[of] ? "v-" + result : "muted"}>{r[of] ? <a href={to(r, result)}>{count(r[of])}</a> : 0}<small> {count(was.get(r.name)?.[of] ?? 0)}</small></td>;
   return <section class="panel by" aria-label={title}><h2>{title} <small>small: the time before</small></h2>{list.length ? <div class="table" role="group" tabIndex={0} aria-label={title}><table><thead><tr><th scope="col">{name}</th><th scope="col">held</th><th scope="col">refused</th><th scope="col">sent</th><th scope="col" title="half of the decisions took at most so long">to decide</th></tr></thead><tbody>
-    {list.map((r) => <tr key={r.name}><th scope="row"><a href={to(r)}><Name s={r.name} /></a><Share r={r} most={most} /></th><Cell r={r} of="requireApproval" result="require_approval" /><Cell r={r} of="deny" result="deny" /><Cell r={r} of="allow" result="allow" /><td>{time(r.name)}</td></tr>)}</tbody></table></div> : <Empty mark="·" command="ocipd demo">No message was decided. To see some:</Empty>}</section>;
+    {list.map((r) => <tr key={r.name}><th scope="row"><a href={to(r)}><Name s={r.name} /></a><Share r={r} most={most} /></th><Cell r={r} of="requireApproval" result="require_approval" /><Cell r={r} of="deny" result="deny" /><Cell r={r} of="allow" result="allow" /><td>{time(r.name)}</td></tr>)}</tbody></table></div> : <Empty mark="·" command={wary()}>No message was decided. To have one decided:</Empty>}</section>;
 }
 // quote is a value in a line of filters.
 export const quote = (s) => /[\s"]/.test(s) ? '"' + s.replaceAll('"', "") + '"' : s;

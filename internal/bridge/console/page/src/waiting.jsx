@@ -5,7 +5,7 @@ import { computed, signal } from "@preact/signals";
 import { call, link as daemon, phase, records, waiting } from "./daemon.js";
 import { List } from "./list.jsx";
 import { Text } from "./text.jsx";
-import { Empty, Level, Name, ago, count, now, span } from "./parts.jsx";
+import { Empty, Level, Name, ago, count, now, span, wary } from "./parts.jsx";
 import { go, link } from "./route.js";
 
 export const KINDS = { message: "message", escalation: "for you to answer", effect: "effect", permission: "tool call", delivery: "sent or not?" };
@@ -80,7 +80,7 @@ export function Asks() {
 export const Question = ({ q }) => <a class="question" href={link("tasks", q.task.task_id)}><span class="mark" aria-hidden="true">?</span>
   <span class="who"><Name s={q.task.title} /></span><span class="says">{q.about === "outcome" && "nobody knows how it ended: "}<Text s={q.text} /></span><span class="left">{ago(q.since)}</span></a>;
 
-const nothing = <Empty command="ocipd demo">Nothing waits for you. Messages that commit somebody, that go round in circles, or that the policy holds come here. To see how one waits:</Empty>;
+const Nothing = () => <Empty command={wary()}>Nothing waits for you. Messages that commit somebody, that go round in circles, or that the policy holds come here. To have one wait, which leaves if you approve it:</Empty>;
 
 export function Waiting() {
   const [find, setFind] = useState("");
@@ -91,6 +91,6 @@ export function Waiting() {
       <input type="search" data-filter placeholder="Filter: agent, receiver, words  ( / )" aria-label="Filter what waits" value={find} onInput={(e) => setFind(e.target.value)} /></div>
     <Asks />
     {rows.length ? <List rows={rows} keyOf={(g) => g[0].approvalId} draw={(g) => <Request group={g} />} open={(g) => go("waiting", g[0].approvalId)} label="Requests that wait, the most pressing first" height={56} tall={104} />
-      : find ? <Empty mark="·" command="ocipd approvals list">Nothing that waits has this text. All that waits:</Empty> : !waiting.caught.value && daemon.value.live ? <p class="muted pad">Looking…</p> : asks.value.length ? null : nothing}
+      : find ? <Empty mark="·" command="ocipd approvals list">Nothing that waits has this text. All that waits:</Empty> : !waiting.caught.value && daemon.value.live ? <p class="muted pad">Looking…</p> : asks.value.length ? null : <Nothing />}
   </section>;
 }
