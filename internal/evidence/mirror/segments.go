@@ -172,15 +172,9 @@ func bySpan(a, b span) int {
 
 func sorted(found map[span]files) []span { return slices.SortedFunc(maps.Keys(found), bySpan) }
 
-<<<<<<< HEAD
-// readListed returns the segments of the manifest that belong to this database, after it has finished a removal
-// that a crash interrupted.
-func (ss *segments) readListed(ctx context.Context, found map[span]files) ([]Segment, error) {
-=======
 // readListed returns the segments of the manifest that belong to this database, after it has finished what a
 // crash interrupted. Oldest is the first record that the database has.
 func (ss *segments) readListed(ctx context.Context, found map[span]files, oldest uint64) ([]Segment, error) {
->>>>>>> 79d503f3 (internal/evidence/mirror: the manifest's mark of a removal is held to the database)
 	listed, err := ss.layout.readManifest()
 	if broken, ok := errors.AsType[*manifestError](err); ok {
 		ss.fault("%v; it is made again from the segments", err)
