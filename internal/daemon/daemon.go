@@ -448,7 +448,7 @@ func (d *Daemon) giveBack() {
 		memory.Return()
 		memory.GiveBack(ctx, memory.Options{Looks: looks.C, BusyPercent: d.options.Process.GCPercent, Shrink: func() {
 			d.kernel.Shrink()
-			d.store.Shrink(ctx)
+			d.store.Shrink()
 			d.followers.index.Shrink()
 		}})
 	}()

@@ -298,7 +298,7 @@ func (s *Store) open(ctx context.Context, w *db.Writer, o Options) (adopt, keep 
 	if s.watch, err = fileintegrity.New(o.Path, db.JournalLimit); err != nil {
 		return false, keyed, err
 	}
-	s.db.Failed = s.readFailed
+	s.db.Unmoved, s.db.Failed = s.watch.Check, s.readFailed
 	s.db.Altered = func(found *AlteredError) error {
 		s.altered(found)
 		if o.UnreadableRow == nil {

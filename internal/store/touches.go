@@ -1,7 +1,6 @@
 package store
 
 import (
-	"context"
 	"maps"
 	"sync"
 	"time"
@@ -90,11 +89,11 @@ func (t *touches) arm(s *Store) {
 func (s *Store) Flush() { s.flushTouches() }
 
 // Shrink frees the memory of pages and lines that are read again when needed.
-func (s *Store) Shrink(ctx context.Context) {
+func (s *Store) Shrink() {
 	s.ForgetLines()
 	// A failure only costs memory.
 	_, _ = s.Commit(&Change{shrink: true})
-	s.db.Shrink(ctx)
+	s.db.Shrink()
 }
 
 // flushTouches writes every touch now, if there is one. A failure keeps them for the next commit.

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/openclawos/ocipd/internal/store/fileintegrity"
+	"zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
@@ -73,6 +75,47 @@ func TestLossBeforeTheTransaction(t *testing.T) {
 			if s.Head() != head {
 				t.Errorf("the log ends at %d, want %d", s.Head().Seq, head.Seq)
 			}
+		})
+	}
+}
+
+// TestLostFilesAreNotReadAnew takes the database away while the only open connection is in use: no
+// further one is opened by the names, whoever has them now.
+func TestLostFilesAreNotReadAnew(t *testing.T) {
+	for _, loss := range losses {
+		t.Run(loss.name, func(t *testing.T) {
+			t.Parallel()
+			s, o := openIn(t, filepath.Join(t.TempDir(), "state"))
+			commit(t, s, noted("before"))
+			asked := make(chan struct{}, 8)
+			check := s.db.Unmoved
+			s.db.Unmoved = func() error {
+				asked <- struct{}{}
+				return check()
+			}
+			var only, other *sqlite.Conn
+			done := make(chan error)
+			err := s.db.Read(t.Context(), func(conn *sqlite.Conn) error {
+				only = conn
+				if err := loss.do(o.Path); err != nil {
+					return err
+				}
+				go func() {
+					done <- s.db.Read(context.Background(), func(conn *sqlite.Conn) error {
+						other = conn
+						return nil
+					})
+				}()
+				<-asked
+				return nil
+			})
+			if err := errors.Join(err, <-done); err != nil {
+				t.Fatal(err)
+			}
+			if other != only {
+				t.Error("a query was answered from files opened anew")
+			}
+			wantRefused(t, s, loss.want)
 		})
 	}
 }

@@ -19,14 +19,20 @@ var ErrClosed = errors.New("the store is closed")
 // Reader is the side of a database that only reads: some connections. It is safe for
 // concurrent use.
 type Reader struct {
-	conns chan reading
-	count int
+	// conns are the open connections that no query uses. Unopened has a place for each connection
+	// that has not been needed yet: to open one takes as long as hundreds of queries.
+	conns    chan reading
+	unopened chan struct{}
+	open     func() (reading, error)
 	// long is held by the one running query of [Reader.Long].
 	long chan struct{}
 	// closed ends the waits for a connection.
 	closed chan struct{}
 	// settled, if set, checks after each query that the file is still the opened one.
 	settled func() error
+	// Unmoved, if set, checks that the database's files are still the opened ones, before and after
+	// a further connection opens them by their names. It is set before the reader is shared.
+	Unmoved func() error
 	// Failed, if set, interprets the error of a query that failed as on a broken disk. It is set
 	// before the reader is shared.
 	Failed func(error) error
@@ -41,20 +47,59 @@ type reading struct {
 	checker *checker
 }
 
-// NewReader opens some connections of a claimed database. If there are seals, the connections check
-// those of the rows that they read.
+// NewReader reads a claimed database on up to so many connections. The first is opened now, so that
+// a database that cannot be read is noticed; each other one when a query finds all of them in use.
+// If there are seals, the connections check those of the rows that they read.
 func NewReader(path string, count int, seals *Seals) (*Reader, error) {
-	r := &Reader{conns: make(chan reading, count), long: make(chan struct{}, 1), closed: make(chan struct{})}
-	for range count {
+	r := newReader(count)
+	r.open = func() (reading, error) {
 		conn, err := openAlone(path, readerSettings)
 		if err != nil {
-			return nil, errors.Join(err, r.Close())
+			return reading{}, err
 		}
-		if err := r.add(conn, seals); err != nil {
-			return nil, errors.Join(err, r.Close())
+		checker, err := seals.check(conn)
+		if err != nil {
+			return reading{}, errors.Join(err, conn.Close())
 		}
+		return reading{conn, checker}, nil
 	}
+	first, err := r.open()
+	if err != nil {
+		return nil, err
+	}
+	r.begin(first)
 	return r, nil
+}
+
+// check has a reading connection check the seals of the rows that it reads, if there are seals.
+func (s *Seals) check(conn *sqlite.Conn) (c *checker, err error) {
+	if s == nil {
+		return nil, nil
+	}
+	// Views cannot be made on a read-only connection.
+	err = sqlitex.ExecuteTransient(conn, "PRAGMA query_only=OFF", nil)
+	if err == nil {
+		c, err = s.install(conn)
+	}
+	if err == nil {
+		err = sqlitex.ExecuteTransient(conn, "PRAGMA query_only=ON", nil)
+	}
+	return c, err
+}
+
+func newReader(count int) *Reader {
+	return &Reader{
+		conns: make(chan reading, count), unopened: make(chan struct{}, count),
+		long: make(chan struct{}, 1), closed: make(chan struct{}),
+	}
+}
+
+// begin adds the first connection.
+func (r *Reader) begin(first reading) {
+	r.conns <- first
+	for range cap(r.unopened) - 1 {
+		r.unopened <- struct{}{}
+	}
 }
 
 // OpenUnclaimed opens a database that no process has claimed for reading, or returns [ErrRunning].
@@ -76,62 +121,95 @@ func (s *Schema) OpenUnclaimed(path string) (*Reader, error) {
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	r := &Reader{conns: make(chan reading, 1), long: make(chan struct{}, 1), closed: make(chan struct{}), settled: settled}
-	return r, r.add(conn, nil)
+	r := newReader(1)
+	r.settled = settled
+	r.begin(reading{Conn: conn})
+	return r, nil
 }
 
-func (r *Reader) add(conn *sqlite.Conn, seals *Seals) (err error) {
-	one := reading{Conn: conn}
-	if seals != nil {
-		// Views cannot be made on a read-only connection.
-		err = sqlitex.ExecuteTransient(conn, "PRAGMA query_only=OFF", nil)
-		if err == nil {
-			one.checker, err = seals.install(conn)
-		}
-		if err == nil {
-			err = sqlitex.ExecuteTransient(conn, "PRAGMA query_only=ON", nil)
+// take waits for a connection that no query uses. The caller gives it back to conns.
+func (r *Reader) take(ctx context.Context) (reading, error) {
+	select {
+	case <-r.closed:
+		return reading{}, ErrClosed
+	default:
+	}
+	// An open connection goes before one that has to be opened.
+	select {
+	case conn := <-r.conns:
+		return conn, nil
+	default:
+	}
+	for unopened := r.unopened; ; {
+		select {
+		case conn := <-r.conns:
+			return conn, nil
+		case <-unopened:
+			conn, err := r.further()
+			if err == nil {
+				return conn, nil
+			}
+			// Without files or memory for one more connection, the query waits for an open one. If
+			// the database is lost, the open ones and the next commit say so.
+			r.unopened <- struct{}{}
+			unopened = nil
+		case <-r.closed:
+			return reading{}, ErrClosed
+		case <-ctx.Done():
+			return reading{}, ctx.Err()
 		}
 	}
-	r.count++
-	r.conns <- one
-	return err
+}
+
+// further opens one more connection of the same files.
+func (r *Reader) further() (reading, error) {
+	if err := r.unmoved(); err != nil {
+		return reading{}, err
+	}
+	conn, err := r.open()
+	if err != nil {
+		return reading{}, err
+	}
+	if err := r.unmoved(); err != nil {
+		return reading{}, errors.Join(err, conn.Close())
+	}
+	return conn, nil
+}
+
+func (r *Reader) unmoved() error {
+	if r.Unmoved == nil {
+		return nil
+	}
+	return r.Unmoved()
 }
 
 // Read runs a short query on one of the connections, which never wait for a
 // writer.
 func (r *Reader) Read(ctx context.Context, query func(*sqlite.Conn) error) error {
-	select {
-	case <-r.closed:
-		return ErrClosed
-	default:
+	conn, err := r.take(ctx)
+	if err != nil {
+		return err
 	}
-	select {
-	case conn := <-r.conns:
-		defer func() { r.conns <- conn }()
-		if err := conn.checker.take(query(conn.Conn)); err != nil {
-			if r.Altered != nil {
-				if found, ok := errors.AsType[*AlteredError](err); ok {
-					return r.Altered(found)
-				}
+	defer func() { r.conns <- conn }()
+	if err := conn.checker.take(query(conn.Conn)); err != nil {
+		if r.Altered != nil {
+			if found, ok := errors.AsType[*AlteredError](err); ok {
+				return r.Altered(found)
 			}
-			if r.settled != nil {
-				// A file that is being written looks like a broken one.
-				err = cmp.Or(r.settled(), err)
-			}
-			if r.Failed != nil && IsIO(err) {
-				return r.Failed(err)
-			}
-			return err
 		}
 		if r.settled != nil {
-			return r.settled()
+			// A file that is being written looks like a broken one.
+			err = cmp.Or(r.settled(), err)
 		}
-		return nil
-	case <-r.closed:
-		return ErrClosed
-	case <-ctx.Done():
-		return ctx.Err()
+		if r.Failed != nil && IsIO(err) {
+			return r.Failed(err)
+		}
+		return err
 	}
+	if r.settled != nil {
+		return r.settled()
+	}
+	return nil
 }
 
 // Scan is [Reader.Read] for a query that may run long: it ends with the caller.
@@ -167,19 +245,27 @@ func (r *Reader) Long(ctx context.Context, query func(*sqlite.Conn) error) error
 func (r *Reader) Close() error {
 	close(r.closed)
 	var errs []error
-	for range r.count {
-		conn := <-r.conns
-		if err := conn.Close(); err != nil {
-			errs = append(errs, fmt.Errorf("cannot close the store: %w", err))
+	for range cap(r.conns) {
+		select {
+		case <-r.unopened:
+		case conn := <-r.conns:
+			if err := conn.Close(); err != nil {
+				errs = append(errs, fmt.Errorf("cannot close the store: %w", err))
+			}
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// Shrink frees the memory of the connections' pages. A failure only costs memory.
-func (r *Reader) Shrink(ctx context.Context) {
-	for range r.count {
-		_ = r.Read(ctx, func(conn *sqlite.Conn) error { return sqlitex.ExecuteTransient(conn, shrinkMemory, nil) })
+// Shrink frees the memory of the pages of connections that no query uses. A failure only costs memory.
+func (r *Reader) Shrink() {
+	for range cap(r.conns) {
+		select {
+		case conn := <-r.conns:
+			_ = sqlitex.ExecuteTransient(conn.Conn, shrinkMemory, nil)
+			r.conns <- conn
+		default:
+		}
 	}
 }
 
