@@ -67,6 +67,12 @@ func TestOldRecordEditedStopsSending(t *testing.T) {
 	for i := range 330 {
 		alice.dispatch("telegram:dave", fmt.Sprint("Where do we stand with item ", i), fresh(nil))
 	}
+	// audit.query reads records that are not in the index yet, and would be the first to meet the edited one.
+	waitFor(t, "the index", func() bool {
+		var status api.Status
+		h.operator("kernel.status", nil, &status)
+		return status.Audit.Indexed > 30
+	})
 	h.stop()
 	h.editRows(`UPDATE records SET line = replace(line, '"policyResult":"allow"', '"policyResult":"above"') WHERE seq = 30`)
 	h.start()
