@@ -67,7 +67,8 @@ func (c BeginRun) decide(d *draft) error {
 	if err != nil {
 		return fmt.Errorf("cannot say why run %d of effect %s ends: %w", c.Run, c.EffectID, err)
 	}
-	event := d.ends(e, r, "effect.finished", EffectFailed)
+	event := d.ends(e, r, "effect.finished", EffectFailed).made("not_begun", true)
+	r.NotBegun = true
 	event.Reason, event.Digests["receipt"] = why, jsontext.Value(receipt)
 	if r.Receipt = receipt; !r.Compensation {
 		e.Receipt = receipt

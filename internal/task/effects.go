@@ -390,8 +390,12 @@ func (d *draft) start(e *Effect, a *Approval, token string, compensation bool) e
 		return refuse(IdempotencyConflict, "approval %s lets nothing but run %d be undone", a.ID, max(pair.Undo, a.Undo))
 	}
 	r := Run{Number: len(e.Runs) + 1, Compensation: compensation, State: EffectStarted, ApprovalID: a.ID, Actor: d.who.Name, Role: d.who.Role, StartedAt: d.now, TokenHash: token}
-	e.Runs = append(e.Runs, r)
 	event := d.event("effect.started").made("effect_id", e.ID).made("run", r.Number).made("approval_id", a.ID).made("request_digest", a.Digest)
+	if !compensation && e.Compensation != nil {
+		r.UndoUntil = a.undoUntil(&r)
+		event.made("undo_until", r.UndoUntil)
+	}
+	e.Runs = append(e.Runs, r)
 	event.Digests["request"] = request(d.t.ID, &e.Planned, &pair)
 	if compensation {
 		event.Details["compensation"] = true
@@ -499,7 +503,7 @@ func (c FinishRun) decide(d *draft) error {
 	if len(c.Receipt) > 0 {
 		event.Digests["receipt"] = c.Receipt
 		if r.TokenHash == "" {
-			event.ran(c.Receipt)
+			r.NotBegun = event.ran(c.Receipt) && c.State == EffectFailed
 		}
 	}
 	r.Receipt, r.Evidence = c.Receipt, c.Evidence
@@ -509,8 +513,9 @@ func (c FinishRun) decide(d *draft) error {
 	return nil
 }
 
-// ran enters what the runner says of a command's end. A receipt of another form is ignored.
-func (e *Event) ran(receipt jsontext.Value) {
+// ran enters what the runner says of a command's end, and reports whether it did not begin. A receipt
+// of another form is ignored.
+func (e *Event) ran(receipt jsontext.Value) (notBegun bool) {
 	type output struct {
 		Bytes  int64  `json:"bytes"`
 		Digest string `json:"digest"`
@@ -520,13 +525,14 @@ func (e *Event) ran(receipt jsontext.Value) {
 		Signal    string    `json:"signal"`
 		TimedOut  bool      `json:"timed_out"`
 		Killed    bool      `json:"killed"`
+		NotBegun  bool      `json:"not_begun"`
 		Stdout    output    `json:"stdout"`
 		Stderr    output    `json:"stderr"`
 		StartedAt time.Time `json:"started_at"`
 		EndedAt   time.Time `json:"ended_at"`
 	}
 	if json.Unmarshal(receipt, &said) != nil {
-		return
+		return false
 	}
 	if said.ExitCode != nil {
 		e.made("exit_code", *said.ExitCode)
@@ -534,7 +540,7 @@ func (e *Event) ran(receipt jsontext.Value) {
 	if said.Signal != "" {
 		e.made("signal", said.Signal)
 	}
-	for name, is := range map[string]bool{"timed_out": said.TimedOut, "killed": said.Killed} {
+	for name, is := range map[string]bool{"timed_out": said.TimedOut, "killed": said.Killed, "not_begun": said.NotBegun} {
 		if is {
 			e.made(name, true)
 		}
@@ -549,6 +555,7 @@ func (e *Event) ran(receipt jsontext.Value) {
 			e.made(name+"_bytes", out.Bytes).Digests[name] = out.Digest
 		}
 	}
+	return said.NotBegun
 }
 
 func (d *draft) ends(e *Effect, r *Run, kind, state string) *Event {

@@ -262,6 +262,11 @@ type Run struct {
 	TokenHash string `json:"token_hash,omitzero"`
 	// KillAsked is set once a person wants the command ended: one that has not begun never does.
 	KillAsked bool `json:"kill_asked,omitzero"`
+	// NotBegun is set if the command did not begin: then there is nothing to undo.
+	NotBegun bool `json:"not_begun,omitzero"`
+	// UndoUntil is the end of the permission to undo the run that its approval gives, zero for a run
+	// without one, and for one of an earlier version.
+	UndoUntil time.Time `json:"undo_until,omitzero"`
 	// Evidence is why the outcome is not known, and Settled who settled it.
 	Evidence string `json:"evidence,omitzero"`
 	Settled  string `json:"settled_by,omitzero"`

@@ -1,5 +1,10 @@
 package task
 
+import (
+	"slices"
+	"time"
+)
+
 // compensate undoes the last run of an effect, once, by the approved compensation. The undoing of
 // an earlier run counts for that run alone.
 func (c RunEffect) compensate(d *draft, e *Effect) error {
@@ -17,6 +22,11 @@ func (c RunEffect) compensate(d *draft, e *Effect) error {
 		r.Guards = []Guard{Approved}
 		return r
 	}
+	if until := a.undoUntil(e.run(n)); a.Digest == c.Digest && !d.now.Before(until) {
+		r := refuse(GuardFailed, "approval %s let run %d be undone until %s: %s", a.ID, n, until.Format(time.RFC3339), askUndo)
+		r.Guards = []Guard{Approved}
+		return r
+	}
 	if a.Digest != c.Digest {
 		anew := d.t.newest(e.ID, n)
 		if anew == nil || anew.Digest != c.Digest {
@@ -30,6 +40,15 @@ func (c RunEffect) compensate(d *draft, e *Effect) error {
 		a = anew
 	}
 	return d.start(e, a, c.TokenHash, true)
+}
+
+// undoUntil is the end of the permission to undo a run that its approval gives: for as long after the
+// start as the approval could be used to start it.
+func (a *Approval) undoUntil(r *Run) time.Time {
+	if !r.UndoUntil.IsZero() {
+		return r.UndoUntil
+	}
+	return r.StartedAt.Add(a.ExpiresAt.Sub(a.AskedAt))
 }
 
 // Unspent reports whether an approval of a task still lets something be done, and can be taken back: its effect
@@ -49,8 +68,8 @@ func (a *Approval) undoes(t *Task) *Run {
 	if e == nil || e.Compensation == nil || a.Status != ApprovalApproved {
 		return nil
 	}
-	n := e.lastRun(false)
-	if r := e.run(n); r != nil && r.ApprovalID == a.ID && e.lastRun(true) < n {
+	n := e.lastBegun(false)
+	if r := e.run(n); r != nil && r.ApprovalID == a.ID && e.lastBegun(true) < n {
 		return r
 	}
 	return nil
@@ -61,7 +80,7 @@ func (t *Task) undoable(e *Effect) (run, undone int, _ error) {
 	if e.Compensation == nil {
 		return 0, 0, refuse(Invalid, "effect %s has no compensation", e.ID)
 	}
-	done, n := e.lastRun(true), e.lastRun(false)
+	done, n := e.lastBegun(true), e.lastBegun(false)
 	if done > n {
 		switch r := e.run(done); r.State {
 		case EffectStarted:
@@ -71,6 +90,9 @@ func (t *Task) undoable(e *Effect) (run, undone int, _ error) {
 		default:
 			return n, done, nil
 		}
+	}
+	if last := e.lastRun(false); n == 0 && last > 0 {
+		return 0, 0, refuse(PhaseMismatch, "the command of run %d of effect %s did not begin: there is nothing to undo", last, e.ID)
 	}
 	// An effect that failed and was cancelled since, with its task, may have been done in part.
 	if n == 0 || e.run(n).State != EffectDone && e.run(n).State != EffectFailed {
@@ -114,4 +136,14 @@ func (c RequestApproval) undo(d *draft) error {
 		return err
 	}
 	return d.request(e, Approval{ID: c.ID, Digest: c.Digest, Bound: c.Bound, ExpiresAt: c.ExpiresAt, Undo: n}, c.ClaimedBy)
+}
+
+// lastBegun is lastRun without the runs whose command did not begin.
+func (e *Effect) lastBegun(compensation bool) int {
+	for i := range slices.Backward(e.Runs) {
+		if r := &e.Runs[i]; r.Compensation == compensation && !r.NotBegun {
+			return r.Number
+		}
+	}
+	return 0
 }

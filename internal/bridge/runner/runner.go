@@ -287,7 +287,7 @@ func (r *runner) account(o *taskapi.RunnerOrder) error {
 			return finish(task.EffectUncertain, "the runner's ledger is younger than the start, and knows nothing of it: was it restored from a backup?", receipt{StartedAt: o.StartedAt})
 		}
 		if tries++; tries > maxTries {
-			return finish(task.EffectFailed, "", receipt{StartedAt: o.StartedAt, Error: "the runner cannot start a process for it"})
+			return finish(task.EffectFailed, "", receipt{StartedAt: o.StartedAt, NotBegun: true, Error: "the runner cannot start a process for it"})
 		}
 		if err := r.start(o); err != nil {
 			return err

@@ -99,6 +99,7 @@ func Shim(in io.Reader, ended <-chan os.Signal, now func() time.Time) error {
 	}
 	if err != nil {
 		r.State, r.Receipt.Error = task.EffectFailed, err.Error()
+		r.Receipt.NotBegun = r.Receipt.ExitCode == nil && r.Receipt.Signal == ""
 	}
 	r.Receipt.TimedOut, r.Receipt.Killed = c.timedOut.Load(), c.killed.Load()
 	r.Receipt.EndedAt = now().UTC()
@@ -454,6 +455,7 @@ type receipt struct {
 	TimedOut  bool      `json:"timed_out,omitzero"`
 	Killed    bool      `json:"killed,omitzero"`
 	Error     string    `json:"error,omitzero"`
+	NotBegun  bool      `json:"not_begun,omitzero"`
 	Stdout    output    `json:"stdout,omitzero"`
 	Stderr    output    `json:"stderr,omitzero"`
 	StartedAt time.Time `json:"started_at"`
