@@ -369,6 +369,7 @@ func (c *Decider) lookAgain(ctx context.Context, d *Decision) error {
 	if err := d.subject.Preview(ctx, d.Now); err != nil {
 		return err
 	}
+	r.Needed = max(r.Needed, was.Needed)
 	sees := d.subject.Shown()
 	if r.name(sees); r.Digest == was.Digest || mutant.Off("approval-changed") {
 		return nil
@@ -383,15 +384,14 @@ func (d *Decision) AskAnew(change func() error, objection string) error {
 	if err := change(); err != nil {
 		return err
 	}
-	changed := changes(&was, r, saw, d.subject.Shown())
-	return d.askAnew(append(changed, api.ApprovalChange{Field: changedInterceptor, Now: objection}), objection)
+	r.Needed = max(r.Needed, was.Needed)
+	return d.askAnew(append(changes(&was, r, saw, d.subject.Shown()), api.ApprovalChange{Field: changedInterceptor, Now: objection}), objection)
 }
 
 // askAnew stores the changes of a request, and voids its approvals.
 func (d *Decision) askAnew(changed []api.ApprovalChange, message string) error {
 	r, sees := d.Request, d.subject.Shown()
-	r.Changed = changed
-	r.Approvals, r.Given, r.Opinion = nil, 0, nil
+	r.Changed, r.Approvals, r.Given, r.Opinion = changed, nil, 0, nil
 	r.Anew++
 	r.name(sees)
 	if err := d.decider.keepWaiting(d, "asked_anew"); err != nil {

@@ -19,16 +19,20 @@ type Signers interface {
 }
 
 // recount drops approvals that do not count any more: their people were removed from the list of
-// signers, or never signed.
+// signers, or never signed, or the list has them as the same person by now.
 func recount(a *api.Approval, signers Signers) {
 	if signers == nil {
 		return
 	}
-	a.Approvals = slices.DeleteFunc(a.Approvals, func(given api.ApprovalDecision) bool {
-		_, _, err := signers.Verify([]byte(given.Signature), []byte(api.SignedNote(api.SignedApproval(a, given.Exchange), given.Note)), time.UnixMilli(given.At))
-		return err != nil
-	})
-	a.Given = len(a.Approvals)
+	var stand []api.ApprovalDecision
+	for _, given := range a.Approvals {
+		name, _, err := signers.Verify([]byte(given.Signature), []byte(api.SignedNote(api.SignedApproval(a, given.Exchange), given.Note)), time.UnixMilli(given.At))
+		// The list may name the key otherwise by now.
+		if given.By = name; err == nil && others(stand, &given) == len(stand) {
+			stand = append(stand, given)
+		}
+	}
+	a.Approvals, a.Given = stand, len(stand)
 }
 
 // Stands reports whether enough approvers of a request may sign now.
@@ -54,9 +58,11 @@ func others(approvals []api.ApprovalDecision, by *api.ApprovalDecision) (n int) 
 	return n
 }
 
-// same reports whether two decisions are by one person.
+// same reports whether two decisions are by one person. Everybody whose line in the list of signers
+// has a pattern in place of a name is the same unnamed person.
 func same(a, b *api.ApprovalDecision) bool {
-	return a.By == b.By || a.Fingerprint != "" && a.Fingerprint == b.Fingerprint
+	unnamed := func(by *api.ApprovalDecision) bool { return by.Fingerprint != "" && strings.ContainsAny(by.By, "*?") }
+	return a.By == b.By || a.Fingerprint != "" && a.Fingerprint == b.Fingerprint || unnamed(a) && unnamed(b)
 }
 
 // People returns how many people approved a release, from the record of the decision.

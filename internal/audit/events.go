@@ -8,6 +8,12 @@ import (
 	"sync"
 )
 
+// The events of a digest key that is gone: an operator destroyed it, or accepted its loss.
+const (
+	KeyDestroyed = "digest_key_destroyed"
+	KeyLost      = "digest_key_lost"
+)
+
 // kindsText is the table of the kinds of records: titles, and rows of action type, events, cause
 // and added details. The event "-" stands for records without one.
 //

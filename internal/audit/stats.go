@@ -104,10 +104,15 @@ const (
 	hostApp      = "@ocipd/host:"
 )
 
+// Outside is the member of the details of a record that marks a message in a session of an agent whose
+// sender is no agent of the daemon, so that it has no other record.
+const Outside = "outside"
+
 // Verdict returns the decision about a message that a record is, "" if it is none. A message between two
-// agents of the daemon has a record for each of them, and counts once, by its sender's.
+// agents of the daemon has a record for each of them, and counts once, by its sender's. One that came
+// from outside counts by its receiver's. An earlier version marked none of those but by another host's app.
 func (r *Record) Verdict() string {
-	inside := r.Side == SideReceiver && strings.HasPrefix(r.SessionKey, agentSession) && !strings.HasPrefix(r.AppID, hostApp)
+	inside := r.Side == SideReceiver && strings.HasPrefix(r.SessionKey, agentSession) && !strings.HasPrefix(r.AppID, hostApp) && r.Details[Outside] != true
 	if r.ActionType != ActionExchange || inside {
 		return ""
 	}

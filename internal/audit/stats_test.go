@@ -120,6 +120,7 @@ func TestVerdict(t *testing.T) {
 			{ActionType: ActionExchange, Side: SideSender, SessionKey: "agent:bob:main"},
 			{ActionType: ActionExchange, Side: SideReceiver, SessionKey: "telegram:eve"},
 			{ActionType: ActionExchange, Side: SideReceiver, SessionKey: "agent:bob:main", AppID: "@ocipd/host:b"},
+			{ActionType: ActionExchange, Side: SideReceiver, SessionKey: "agent:bob:main", AppID: "@acme/link", Details: map[string]any{Outside: true}},
 		},
 		"": {
 			{ActionType: ActionExchange, Side: SideReceiver, SessionKey: "agent:bob:main", AppID: "@acme/bob"},

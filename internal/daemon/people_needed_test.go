@@ -76,7 +76,7 @@ func TestTakeoverByTwoHasTheShownWords(t *testing.T) {
 
 // A policy that requires two people for a tool call with a finding gets two: the findings
 // are the same at a person's decision as at the call's. If the policy changes to fewer
-// people, fewer are enough.
+// people, a call that waits still needs as many.
 func TestToolCallTakesThePeopleOfItsFindings(t *testing.T) {
 	t.Parallel()
 	const rules = "people := %d if { count(input.tool.found) > 0 } else := 1\n\ndecision := {\"allow\": true, \"require_approval\": true, \"reason\": \"people look\", \"constraints\": {\"approvers\": people}}"
@@ -102,8 +102,11 @@ func TestToolCallTakesThePeopleOfItsFindings(t *testing.T) {
 	h.enact(byTool(fmt.Sprintf(rules, 1)))
 	saw := h.shown(id)
 	h.operates().conflict("APPROVAL_STALE", signed(t, "carol", api.DecideApprove, &saw))
-	if one := h.signs("carol", id); one.State != api.ApprovalApproved || one.Needed != 1 {
+	if one := h.signs("carol", id); one.State != api.ApprovalPending || one.Needed != 2 {
 		t.Errorf("by the policy as it is now it is %+v", one)
+	}
+	if two := h.signs("dave", id); two.State != api.ApprovalApproved {
+		t.Errorf("after two people it is %+v", two)
 	}
 }
 
@@ -154,10 +157,11 @@ func TestToolCallIsAskedAboutAnewWhenMorePeopleAreRequired(t *testing.T) {
 	}
 }
 
-// An effect needs as many people as are required at its decision, not at its request: more, or fewer.
+// An effect needs as many people as were required at its request, and more if more are required at
+// its decision.
 func TestEffectThatWaitsTakesThePeopleRequiredNow(t *testing.T) {
 	t.Parallel()
-	for _, tt := range []struct{ before, now int }{{1, 2}, {2, 1}} {
+	for _, tt := range []struct{ before, now, after int }{{1, 2, 2}, {2, 1, 3}} {
 		t.Run(fmt.Sprintf("%d to %d", tt.before, tt.now), func(t *testing.T) {
 			t.Parallel()
 			h := build(t, taskTeam)
@@ -166,21 +170,15 @@ func TestEffectThatWaitsTakesThePeopleRequiredNow(t *testing.T) {
 			id := str(ask(), "approval_id")
 			h.signedBy(taskTeam, tt.now)
 			got := h.signs("carol", id)
-			if got.Needed != tt.now || got.Given != 1 {
+			if got.Needed != 2 || got.Given != 1 || got.State != api.ApprovalPending {
 				t.Fatalf("after one person it is %+v", got)
 			}
-			if tt.now == 2 {
-				if got.State != api.ApprovalPending {
-					t.Fatalf("after one person it is %+v", got)
-				}
-				h.signs("dave", id)
-			}
+			h.signs("dave", id)
 			c.move(task.ReadyToResume)
-			if tt.now == 1 {
-				// One person approved it: two are required again.
-				h.signedBy(taskTeam, 2)
+			h.signedBy(taskTeam, tt.after)
+			if tt.after > 2 {
 				e := c.lead.refuse(api.Conflict, task.GuardFailed, "task.run_effect", run())
-				contains(t, e.Message, "2 people have to approve", id+" took 1")
+				contains(t, e.Message, "3 people have to approve", id+" took 2")
 				return
 			}
 			if got := c.lead.must("task.run_effect", run()); got["state"] != string(task.EffectStarted) {

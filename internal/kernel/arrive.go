@@ -194,6 +194,9 @@ func (k *ruleset) receivedRecord(agent *Agent, from ocip.Counterparty, v *ocip.V
 	r.SessionKey = key
 	r.Counterparty = counterpartyRecord(from.Kind, from.Identity)
 	k.grants.Name(agent.InstanceID, v.Grant, r)
+	if directory.ChannelOf(key) == directory.AgentChannel && k.directory.Local(from.InstanceID) == nil {
+		r.Details[audit.Outside] = true
+	}
 	return r, k.content(r, content)
 }
 

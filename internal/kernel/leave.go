@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"github.com/openclawos/ocipd/internal/audit/gate"
 	"github.com/openclawos/ocipd/internal/base/mutant"
 	"github.com/openclawos/ocipd/internal/kernel/exchangehints"
+	"github.com/openclawos/ocipd/internal/kernel/outbox"
 	"github.com/openclawos/ocipd/internal/kernel/registry"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/ocip/directory"
@@ -460,6 +462,11 @@ func (k *ruleset) openRelease(ctx context.Context, row *store.Release, r *approv
 		})
 		if !errors.Is(err, gate.ErrUndecided) {
 			return sealed, w, err
+		}
+	}
+	if len(decisions) > 0 && weigh {
+		if gone, err := outbox.KeyGone(ctx, k.store, k.search.Query, decisions[0].TenantID, row.RecordSeq); err != nil || gone != nil {
+			return gate.Sealed{}, w, cmp.Or(err, error(gone))
 		}
 	}
 	return gate.Sealed{}, nil, gate.ErrUndecided

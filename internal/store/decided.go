@@ -136,6 +136,28 @@ func EndOf(ctx context.Context, s *Store, search Search, m *Message, upTo uint64
 	return 0, nil
 }
 
+// KeyGone returns the number of the record after another one that says that a tenant's digest key is
+// destroyed or lost, 0 if there is none. Digests from before that match nothing any more.
+func KeyGone(ctx context.Context, s *Store, search Search, tenant string, after uint64) (seq uint64, err error) {
+	for _, event := range []string{audit.KeyDestroyed, audit.KeyLost} {
+		lines, _, err := search(ctx, audit.Filter{Like: audit.Record{ActionType: audit.ActionSecurity, Event: event, TenantID: tenant}}, 0, 1)
+		if err != nil {
+			return 0, err
+		}
+		for _, line := range lines {
+			e, err := s.WrittenAs(ctx, line)
+			switch {
+			case errors.Is(err, ErrNotFound):
+			case err != nil:
+				return 0, err
+			case e.Seq > after && e.Event == event && e.TenantID == tenant:
+				return e.Seq, nil
+			}
+		}
+	}
+	return 0, nil
+}
+
 // written reads the records that decisions depend on, and is the only function that does: some from
 // a number on, up to the first that is older than the seals of records.
 func (s *Store) written(ctx context.Context, seq uint64, limit int) (found []audit.Entry, err error) {

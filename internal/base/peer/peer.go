@@ -32,6 +32,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
 )
@@ -244,6 +245,10 @@ func readExe(pid int32) (string, error) {
 	path, err := os.Readlink(link)
 	if err != nil {
 		return "", err
+	}
+	if !utf8.ValidString(path) {
+		// No record can have it.
+		return "", fmt.Errorf("the path %q is not UTF-8", path)
 	}
 	var running, installed unix.Stat_t
 	// The link leads to the file itself, even if its path means another file here.

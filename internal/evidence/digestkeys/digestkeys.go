@@ -365,9 +365,9 @@ func (k *Keys) dropOldKey(ctx context.Context) error {
 
 // Events of the keys, on record.
 const (
-	eventForgotten = "digest_key_destroyed"
+	eventForgotten = audit.KeyDestroyed
 	eventKept      = "digest_key_kept"
-	eventLost      = "digest_key_lost"
+	eventLost      = audit.KeyLost
 )
 
 // record records an event of a key before it happens.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/audit/gate"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/ocip/directory"
 	"github.com/openclawos/ocipd/internal/store"
@@ -117,7 +118,9 @@ func (o *Outbox) eachMessage(ctx context.Context, queue string, after int64, vis
 				continue
 			}
 			_, w, err := o.evidence(ctx, d, m.Body[data:])
-			if _, not := errors.AsType[undecided](err); err != nil && !not {
+			_, not := errors.AsType[undecided](err)
+			_, gone := errors.AsType[*gate.Withdrawn](err)
+			if err != nil && !not && !gone {
 				return false, err
 			}
 			d.waited = w

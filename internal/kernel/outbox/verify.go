@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -111,7 +112,20 @@ func (o *Outbox) evidence(ctx context.Context, d *Delivery, data []byte) (*store
 	if len(decisions) == 0 {
 		return nil, nil, undecided("no record lets it through")
 	}
+	if why, err := KeyGone(ctx, o.store, o.search, decisions[0].TenantID, d.RecordSeq); err != nil || why != nil {
+		return nil, nil, cmp.Or(err, error(why))
+	}
 	return nil, nil, undecided(gate.ErrUndecided.Error())
+}
+
+// KeyGone says why a message is withdrawn that cannot be held against its record any more, since the
+// digest key of that record is gone, on record. It is nil for a key that is still there.
+func KeyGone(ctx context.Context, s *store.Store, search store.Search, tenant string, decidedBy uint64) (*gate.Withdrawn, error) {
+	gone, err := store.KeyGone(ctx, s, search, tenant, decidedBy)
+	if err != nil || gone == 0 {
+		return nil, err
+	}
+	return &gate.Withdrawn{Reason: fmt.Sprintf("its tenant's digest key is gone (record %d), so that it cannot be held against its decision any more", gone)}, nil
 }
 
 // decisionsAbout returns the records of the decision about a row, or an error if a later record ended its

@@ -1,6 +1,7 @@
 package taskservice
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/base/plainfile"
@@ -208,7 +210,23 @@ func (r reader) bind(at *task.Task, c *task.Action, compensation bool) (*task.Bo
 	}
 	in.Replaced(c, b.Inputs)
 	b.Named = r.besides(in, c, b.Inputs, compensation)
-	return b, nil
+	return b, readable(b)
+}
+
+// readable refuses a command with a name in the file system that no JSON can hold. The caller's own
+// words can be held, so a link leads to that name.
+func readable(b *task.Bound) error {
+	of := func(member, name string) error {
+		if utf8.ValidString(name) {
+			return nil
+		}
+		return api.Errorf(api.InvalidParams, "%s leads to a file whose name is not UTF-8, so that nobody can be shown it", member)
+	}
+	err := cmp.Or(of("command.argv[0]", b.Exe.Path), of("command.cwd", b.Folder))
+	for i := range b.Named {
+		err = cmp.Or(err, of(fmt.Sprintf("command: %q", strings.ToValidUTF8(b.Named[i].Path, "�")), b.Named[i].Path+b.Named[i].Leads))
+	}
+	return err
 }
 
 // input is an artifact that is current, or a file of the workspace that is no artifact at all.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/base/plainfile"
 	"github.com/openclawos/ocipd/internal/task"
 )
@@ -288,6 +289,29 @@ func TestRequestRefusesWhatRunsWithAProgram(t *testing.T) {
 			case tt.want != "" && err == nil, err != nil && strings.Contains(err.Error(), strconv.Quote(tt.want)) != own:
 				t.Errorf("%s, %s: got %v, want %q", name, whose, err, tt.want)
 			}
+		}
+	}
+}
+
+// A command that leads to a name that is not UTF-8 is refused with the member that leads there.
+func TestRequestRefusesNamesThatNobodyCanBeShown(t *testing.T) {
+	work, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	odd := filepath.Join(work, "odd\xff")
+	if err := errors.Join(os.Mkdir(odd, 0o700), os.WriteFile(filepath.Join(odd, "run"), []byte("#!/bin/sh\n"), 0o700), os.Symlink(odd, filepath.Join(work, "link"))); err != nil {
+		t.Fatal(err)
+	}
+	at := &task.Task{Head: task.Head{Workspace: work}}
+	for member, action := range map[string]task.Action{
+		"command.argv[0]": {Argv: []string{"./link/run"}},
+		"command.cwd":     {Argv: []string{"true"}, Cwd: "link"},
+		work + "/link":    {Argv: []string{"cat", "link"}},
+	} {
+		_, err := (reader{own: true}).bind(at, &action, false)
+		if err == nil || !strings.Contains(err.Error(), member) || !strings.Contains(err.Error(), "is not UTF-8") || api.AsError(err).Code != api.InvalidParams {
+			t.Errorf("%s: got %v", member, err)
 		}
 	}
 }
