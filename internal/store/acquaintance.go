@@ -46,7 +46,7 @@ func (s Seen) put(tx *transaction) error {
 }
 
 // Heard returns what an agent heard from a counterparty, or with "" from anybody, or [ErrNotFound].
-func (s *Store) Heard(ctx context.Context, agent, counterparty string) (Heard, error) {
+func (s *Known) Heard(ctx context.Context, agent, counterparty string) (Heard, error) {
 	return db.Row(ctx, s.db, "what an agent heard", `SELECT agent, counterparty, at, chain FROM heard WHERE agent = ? AND counterparty = ?`,
 		[]any{agent, counterparty}, func(stmt *sqlite.Stmt) (Heard, error) {
 			h := Heard{Agent: stmt.ColumnText(0), Counterparty: stmt.ColumnText(1), At: db.TimeOf(stmt.ColumnInt64(2))}
@@ -58,14 +58,14 @@ func (s *Store) Heard(ctx context.Context, agent, counterparty string) (Heard, e
 }
 
 // SeenAt returns the agent that a tenant's agents saw at a session, or [ErrNotFound].
-func (s *Store) SeenAt(ctx context.Context, tenant, sessionKey string) (ocip.Identity, error) {
+func (s *Known) SeenAt(ctx context.Context, tenant, sessionKey string) (ocip.Identity, error) {
 	one, err := db.Row(ctx, s.db, "the agent seen at a session",
 		selectSeen+` AND seen_by IN (?, '') ORDER BY seen_by DESC LIMIT 1`, []any{sessionKey, tenant}, scanSeen)
 	return one.Identity, err
 }
 
 // SeenByAll returns the agents that were seen at a session, by the tenants that saw them.
-func (s *Store) SeenByAll(ctx context.Context, sessionKey string) ([]Seen, error) {
+func (s *Known) SeenByAll(ctx context.Context, sessionKey string) ([]Seen, error) {
 	return db.Rows(ctx, s.db, "the agents seen at a session", selectSeen+` ORDER BY seen_by`, []any{sessionKey}, scanSeen)
 }
 

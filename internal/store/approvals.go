@@ -86,13 +86,13 @@ func scanApproval(stmt *sqlite.Stmt) (Approval, error) {
 }
 
 // Approval returns one approval, or [ErrNotFound].
-func (s *Store) Approval(ctx context.Context, id string) (Approval, error) {
+func (s *State) Approval(ctx context.Context, id string) (Approval, error) {
 	a, err := db.Row(ctx, s.db, "the approval", `SELECT `+approvalColumns+` FROM approvals WHERE id = ?`, []any{id}, scanApproval)
 	return a, s.found(fold.Approvals, []string{id}, a.row, err)
 }
 
 // PendingOf returns the pending approvals of an exchange.
-func (s *Store) PendingOf(ctx context.Context, exchangeID string) ([]Approval, error) {
+func (s *State) PendingOf(ctx context.Context, exchangeID string) ([]Approval, error) {
 	list, err := db.Rows(ctx, s.db, "the approvals", `SELECT `+approvalColumns+` FROM approvals WHERE exchange_id = ? AND state = 'pending' ORDER BY id`,
 		[]any{exchangeID}, scanApproval)
 	for i := 0; i < len(list) && err == nil; i++ {
@@ -103,14 +103,14 @@ func (s *Store) PendingOf(ctx context.Context, exchangeID string) ([]Approval, e
 
 // ExpiredApprovals returns the ids of up to limit pending approvals whose time
 // has run out, the longest expired first.
-func (s *Store) ExpiredApprovals(ctx context.Context, now time.Time, limit int) ([]string, error) {
+func (s *State) ExpiredApprovals(ctx context.Context, now time.Time, limit int) ([]string, error) {
 	return db.Rows(ctx, s.db, "expired approvals", `SELECT id FROM approvals WHERE state = 'pending' AND expires_at <= ? ORDER BY expires_at LIMIT ?`,
 		[]any{now.UnixMilli(), limit}, db.ScanText)
 }
 
 // Pending calls visit with the id, kind, agent and asked digest of every pending
 // approval.
-func (s *Store) Pending(ctx context.Context, visit func(id, kind, agent, asked string)) error {
+func (s *State) Pending(ctx context.Context, visit func(id, kind, agent, asked string)) error {
 	_, err := db.Rows(ctx, s.db, "the approvals", `SELECT id, kind, agent, asked FROM approvals WHERE state = 'pending'`, nil,
 		func(stmt *sqlite.Stmt) (struct{}, error) {
 			visit(stmt.ColumnText(0), stmt.ColumnText(1), stmt.ColumnText(2), stmt.ColumnText(3))
@@ -128,7 +128,7 @@ type ApprovalFilter struct {
 
 // Summaries returns the summaries of up to limit approvals, oldest first, and the number of all
 // that match.
-func (s *Store) Summaries(ctx context.Context, f ApprovalFilter, limit int) (page [][]byte, total int, err error) {
+func (s *State) Summaries(ctx context.Context, f ApprovalFilter, limit int) (page [][]byte, total int, err error) {
 	count, list, args := summariesOf(f)
 	var counts []int64
 	err = s.db.Scan(ctx, func(conn *sqlite.Conn) error {

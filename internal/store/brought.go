@@ -73,7 +73,7 @@ func (b Brought) put(tx *transaction) error {
 }
 
 // Brought returns the address members of a session's last message, or [ErrNotFound].
-func (s *Store) Brought(ctx context.Context, sessionKey string) (Brought, error) {
+func (s *Known) Brought(ctx context.Context, sessionKey string) (Brought, error) {
 	return db.Row(ctx, s.db, "the address of a session", `SELECT session_key, account, members, at FROM brought WHERE session_key = ?`, []any{sessionKey},
 		func(stmt *sqlite.Stmt) (Brought, error) {
 			b := Brought{SessionKey: stmt.ColumnText(0), Account: stmt.ColumnText(1), At: db.TimeOf(stmt.ColumnInt64(3))}

@@ -48,7 +48,7 @@ func (p Settled) put(tx *transaction) error {
 
 // Escalated returns the exchange whose escalation is open between two agents,
 // or "".
-func (s *Store) Escalated(ctx context.Context, p Pair) (exchangeID string, err error) {
+func (s *State) Escalated(ctx context.Context, p Pair) (exchangeID string, err error) {
 	exchangeID, err = db.Row(ctx, s.db, "the escalations", `SELECT exchange_id FROM escalations WHERE first = ? AND second = ?`, []any{p.First, p.Second}, db.ScanText)
 	if errors.Is(err, ErrNotFound) {
 		return "", nil

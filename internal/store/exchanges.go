@@ -125,14 +125,14 @@ func appendTracked[T any](b []byte, name string, items []T) []byte {
 const exchangeColumns = `agent, id, conversation_id, counterparty, outcome, expires_at, state`
 
 // Exchange returns one side of an exchange by its id, or [ErrNotFound].
-func (s *Store) Exchange(ctx context.Context, agent, id string) (ocip.Exchange, error) {
+func (s *State) Exchange(ctx context.Context, agent, id string) (ocip.Exchange, error) {
 	e, err := db.Row(ctx, s.db, "the exchange", `SELECT `+exchangeColumns+` FROM exchanges WHERE agent = ? AND id = ?`, []any{agent, id}, scanExchange)
 	return e, s.found(fold.Exchanges, []string{agent, id}, func() fold.Row { return exchangeRow(&e) }, err)
 }
 
 // ExchangeByConversation returns one side of an exchange by its conversation,
 // or [ErrNotFound].
-func (s *Store) ExchangeByConversation(ctx context.Context, agent, conversation string) (ocip.Exchange, error) {
+func (s *State) ExchangeByConversation(ctx context.Context, agent, conversation string) (ocip.Exchange, error) {
 	e, err := s.Exchange(ctx, agent, conversation)
 	if err == nil && e.ConversationID == conversation || err != nil && !errors.Is(err, ErrNotFound) {
 		return e, err
@@ -143,12 +143,12 @@ func (s *Store) ExchangeByConversation(ctx context.Context, agent, conversation 
 
 // CurrentExchange returns the exchange that a session's next message belongs
 // to for an agent, or [ErrNotFound].
-func (s *Store) CurrentExchange(ctx context.Context, agent, sessionKey string) (ocip.Exchange, error) {
+func (s *State) CurrentExchange(ctx context.Context, agent, sessionKey string) (ocip.Exchange, error) {
 	return s.oneExchange(ctx, `SELECT `+exchangeColumns+` FROM exchanges WHERE agent = ?1 AND id =
 		(SELECT exchange_id FROM current_exchanges WHERE agent = ?1 AND session_key = ?2)`, agent, sessionKey)
 }
 
-func (s *Store) oneExchange(ctx context.Context, query string, args ...any) (ocip.Exchange, error) {
+func (s *State) oneExchange(ctx context.Context, query string, args ...any) (ocip.Exchange, error) {
 	e, err := db.Row(ctx, s.db, "the exchange", query, args, scanExchange)
 	if err == nil {
 		err = s.agrees(fold.Exchanges, []string{e.Agent, e.ID}, exchangeRow(&e))
@@ -190,7 +190,7 @@ type ExchangeFilter struct {
 
 // Exchanges returns up to limit exchange sides, highest id first, which for the
 // daemon's own ids is newest first.
-func (s *Store) Exchanges(ctx context.Context, f ExchangeFilter, limit int) (found []ocip.Exchange, err error) {
+func (s *State) Exchanges(ctx context.Context, f ExchangeFilter, limit int) (found []ocip.Exchange, err error) {
 	where, args := db.Matching([2]string{"id = ?", f.ID}, [2]string{"agent = ?", f.Agent}, [2]string{"counterparty = ?", f.Counterparty},
 		[2]string{"outcome = ?", string(f.Outcome)}, [2]string{"id < ?", f.Before})
 	read := s.db.Long
@@ -217,7 +217,7 @@ type ExchangeKey struct{ ID, Agent string }
 //
 // A row in progress that no record has opened is reported as altered: a start compares the
 // exchanges that the database lists, and this finds the others.
-func (s *Store) Expired(ctx context.Context, behind ExchangeKey, count int, now time.Time) (page []ocip.Exchange, next ExchangeKey, err error) {
+func (s *State) Expired(ctx context.Context, behind ExchangeKey, count int, now time.Time) (page []ocip.Exchange, next ExchangeKey, err error) {
 	var open []ExchangeKey
 	seen := 0
 	// Most rows are skipped; the seal is checked for the others.
@@ -273,7 +273,7 @@ const countExchanges = `SELECT outcome, count(*) FROM main.exchanges AS e WHERE 
 
 // ExchangeCounts returns the number of exchanges by outcome. One between two agents of this
 // database counts once, though each has its side of it.
-func (s *Store) ExchangeCounts(ctx context.Context) (map[ocip.Outcome]int, error) {
+func (s *State) ExchangeCounts(ctx context.Context) (map[ocip.Outcome]int, error) {
 	counts := make(map[ocip.Outcome]int)
 	_, err := db.Rows(ctx, s.db, "how many exchanges there are", countExchanges, nil, func(stmt *sqlite.Stmt) (struct{}, error) {
 		switch outcome := ocip.Outcome(stmt.ColumnText(0)); outcome {

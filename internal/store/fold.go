@@ -238,7 +238,7 @@ func (s *Store) stateChunks(event string, chunks [][]fold.Change) error {
 
 // Agrees compares the current row of [Store.Tables] with the log's statement, before a decision
 // depends on it. It returns an [*AlteredError], as a query of the row would.
-func (s *Store) Agrees(ctx context.Context, t fold.Table, key string) error {
+func (s *State) Agrees(ctx context.Context, t fold.Table, key string) error {
 	var row fold.Row
 	err := s.db.Scan(ctx, func(conn *sqlite.Conn) (err error) {
 		row, err = foldrows.Find(conn, t, []string{key})
@@ -252,13 +252,13 @@ func (s *Store) Agrees(ctx context.Context, t fold.Table, key string) error {
 
 // agrees compares a row that was read with the log's statement. It returns an [*AlteredError] if
 // somebody else has written the row.
-func (s *Store) agrees(t fold.Table, key []string, row fold.Row) error {
+func (s *State) agrees(t fold.Table, key []string, row fold.Row) error {
 	if s.sameAsSaid(t, key, row) {
 		return nil
 	}
 	// A read during a change may differ; one between two commits may not.
 	differs := false
-	err := s.exclusively(func(w *writer) error {
+	err := s.between(func(w *writer) error {
 		row, err := foldrows.Find(w.Conn, t, key)
 		differs = err == nil && !s.sameAsSaid(t, key, row)
 		return err
@@ -273,7 +273,7 @@ func (s *Store) agrees(t fold.Table, key []string, row fold.Row) error {
 	says, said := s.state.Get(t, key)
 	s.logger.Error("a row of the database is not as the audit log says, and is not used",
 		zap.String("table", t.Name()), zap.Strings("row", key), zap.Strings("found", row), zap.Strings("log", says), zap.Uint64("record", said))
-	return Altered(s, t, key...)
+	return s.db.Altered(db.NewAltered(t.Name(), key...))
 }
 
 // Altered reports a row that the daemon cannot have written, and returns the [*AlteredError].
@@ -282,7 +282,7 @@ func Altered(s *Store, t fold.Table, key ...string) error {
 }
 
 // found is agrees for the result of a read: a row, or its absence.
-func (s *Store) found(t fold.Table, key []string, row func() fold.Row, err error) error {
+func (s *State) found(t fold.Table, key []string, row func() fold.Row, err error) error {
 	switch {
 	case err == nil:
 		return s.agrees(t, key, row())
@@ -292,7 +292,7 @@ func (s *Store) found(t fold.Table, key []string, row func() fold.Row, err error
 	return err
 }
 
-func (s *Store) sameAsSaid(t fold.Table, key []string, row fold.Row) bool {
+func (s *State) sameAsSaid(t fold.Table, key []string, row fold.Row) bool {
 	says, _ := s.state.Get(t, key)
 	if says == nil {
 		return !t.Open(row, s.clock())

@@ -106,7 +106,7 @@ func scanGrant(stmt *sqlite.Stmt) (CommitmentGrant, error) {
 }
 
 // CommitmentGrantsInForce returns the grants that may be used at a time.
-func (s *Store) CommitmentGrantsInForce(ctx context.Context, at time.Time) ([]CommitmentGrant, error) {
+func (s *State) CommitmentGrantsInForce(ctx context.Context, at time.Time) ([]CommitmentGrant, error) {
 	return db.Rows(ctx, s.db, "the grants", `SELECT `+grantColumns+` FROM commitment_grants WHERE `+usable+` ORDER BY id`, []any{at.UnixMilli()}, scanGrant)
 }
 
@@ -121,7 +121,7 @@ type GrantFilter struct {
 }
 
 // CommitmentGrants returns up to limit grants, those that end last first.
-func (s *Store) CommitmentGrants(ctx context.Context, f GrantFilter, limit int) ([]CommitmentGrant, error) {
+func (s *State) CommitmentGrants(ctx context.Context, f GrantFilter, limit int) ([]CommitmentGrant, error) {
 	where, args := db.Matching([2]string{"agent = ?", f.Agent}, [2]string{"kind = ?", f.Kind})
 	if !f.UsableAt.IsZero() {
 		where, args = where+" AND "+usable, append(args, f.UsableAt.UnixMilli())
@@ -133,7 +133,7 @@ func (s *Store) CommitmentGrants(ctx context.Context, f GrantFilter, limit int) 
 }
 
 // CommitmentGrant returns one grant, or [ErrNotFound].
-func (s *Store) CommitmentGrant(ctx context.Context, id string) (CommitmentGrant, error) {
+func (s *State) CommitmentGrant(ctx context.Context, id string) (CommitmentGrant, error) {
 	g, err := db.Row(ctx, s.db, "the grant", `SELECT `+grantColumns+` FROM commitment_grants WHERE id = ?`, []any{id}, scanGrant)
 	return g, s.found(fold.CommitmentGrants, []string{id}, g.row, err)
 }

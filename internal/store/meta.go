@@ -24,11 +24,11 @@ func (Dropped) prepare() (int, error) { return 0, nil }
 func (key Dropped) put(tx *transaction) error { return tx.DropNamed(string(key)) }
 
 // Meta returns a named value of the database, or [ErrNotFound].
-func (s *Store) Meta(ctx context.Context, key string) ([]byte, error) { return s.db.Named(ctx, key) }
+func (s *State) Meta(ctx context.Context, key string) ([]byte, error) { return s.db.Named(ctx, key) }
 
 // MetaUnder returns the named values whose keys begin with a prefix. The prefix
 // ends in a byte below 0xff.
-func (s *Store) MetaUnder(ctx context.Context, prefix string) (map[string][]byte, error) {
+func (s *State) MetaUnder(ctx context.Context, prefix string) (map[string][]byte, error) {
 	return s.db.NamedUnder(ctx, prefix)
 }
 

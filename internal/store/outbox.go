@@ -184,7 +184,7 @@ type Queue struct {
 }
 
 // Queues lists the receivers with queued messages.
-func (s *Store) Queues(ctx context.Context) ([]Queue, error) {
+func (s *State) Queues(ctx context.Context) ([]Queue, error) {
 	return db.Rows(ctx, s.db, "the outbox", `SELECT name, max(id), count(*) FROM queues JOIN main.outbox ON id > no << 40 AND id < (no + 1) << 40 GROUP BY no`, nil,
 		func(stmt *sqlite.Stmt) (Queue, error) {
 			return Queue{Name: stmt.ColumnText(0), Last: stmt.ColumnInt64(1), Count: stmt.ColumnInt(2)}, nil
@@ -193,7 +193,7 @@ func (s *Store) Queues(ctx context.Context) ([]Queue, error) {
 
 // NextQueue returns the name of the next queue with a message after another, or "". The first one
 // is after "".
-func (s *Store) NextQueue(ctx context.Context, behind string) (name string, err error) {
+func (s *State) NextQueue(ctx context.Context, behind string) (name string, err error) {
 	name, err = db.Row(ctx, s.db, "the outbox", `SELECT name FROM queues WHERE name > ? AND EXISTS
 			(SELECT 1 FROM main.outbox WHERE id > no << 40 AND id < (no + 1) << 40) ORDER BY name LIMIT 1`, []any{behind}, db.ScanText)
 	if errors.Is(err, ErrNotFound) {
@@ -203,7 +203,7 @@ func (s *Store) NextQueue(ctx context.Context, behind string) (name string, err 
 }
 
 // Waiting returns the backlog of each app's messages.
-func (s *Store) Waiting(ctx context.Context) ([]quota.Waiting, error) {
+func (s *State) Waiting(ctx context.Context) ([]quota.Waiting, error) {
 	return db.Rows(ctx, s.db, "the outbox", `SELECT app, count(*), sum(octet_length(message)) FROM main.outbox WHERE app <> '' GROUP BY app`, nil,
 		func(stmt *sqlite.Stmt) (quota.Waiting, error) {
 			return quota.Waiting{App: stmt.ColumnText(0), Messages: stmt.ColumnInt(1), Bytes: stmt.ColumnInt64(2)}, nil

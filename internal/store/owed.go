@@ -37,8 +37,8 @@ func (o Owed) values() []db.Value {
 }
 
 // owedKey is the key of a debt's row in the log: its agent and its seal.
-func owedKey(s *Store, o Owed) []string {
-	return []string{o.Agent, hex.EncodeToString(s.seals.Of("owed", o.values()...))}
+func owedKey(seals *db.Seals, o Owed) []string {
+	return []string{o.Agent, hex.EncodeToString(seals.Of("owed", o.values()...))}
 }
 
 func (o Owed) fold(f *folding) {
@@ -51,10 +51,10 @@ func (o Owed) fold(f *folding) {
 		}
 	}
 	if was.Value != "" {
-		f.row(fold.Owed, owedKey(f.s, was)).now = nil
+		f.row(fold.Owed, owedKey(f.s.seals, was)).now = nil
 	}
 	if o.Value != "" {
-		f.row(fold.Owed, owedKey(f.s, o)).now = fold.Row{fold.Time(o.Until)}
+		f.row(fold.Owed, owedKey(f.s.seals, o)).now = fold.Row{fold.Time(o.Until)}
 	}
 	if f.owed == nil {
 		f.owed = make(map[[2]string]Owed)
@@ -63,11 +63,11 @@ func (o Owed) fold(f *folding) {
 }
 
 // Owed returns an agent's debt to another, even if its time is over, or [ErrNotFound].
-func (s *Store) Owed(ctx context.Context, agent, counterparty string) (Owed, error) {
+func (s *State) Owed(ctx context.Context, agent, counterparty string) (Owed, error) {
 	o, err := db.Row(ctx, s.db, "what an agent owes", `SELECT agent, counterparty, value, until FROM owed WHERE agent = ? AND counterparty = ?`,
 		[]any{agent, counterparty}, scanOwed)
 	if err == nil {
-		err = s.agrees(fold.Owed, owedKey(s, o), fold.Row{fold.Time(o.Until)})
+		err = s.agrees(fold.Owed, owedKey(s.seals, o), fold.Row{fold.Time(o.Until)})
 	}
 	return o, err
 }

@@ -32,7 +32,7 @@ func (p Resumed) put(tx *transaction) error {
 }
 
 // Paused returns all pauses.
-func (s *Store) Paused(ctx context.Context) ([]Paused, error) {
+func (s *State) Paused(ctx context.Context) ([]Paused, error) {
 	return db.Rows(ctx, s.db, "what is paused", `SELECT scope, at, by FROM paused ORDER BY scope`, nil,
 		func(stmt *sqlite.Stmt) (Paused, error) {
 			return Paused{Scope: stmt.ColumnText(0), At: db.TimeOf(stmt.ColumnInt64(1)), By: stmt.ColumnText(2)}, nil

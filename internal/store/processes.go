@@ -60,7 +60,7 @@ func (p EndedProcesses) put(tx *transaction) error {
 
 // AppProcesses returns the stored app processes of all boots, in the order in which they were first
 // seen.
-func (s *Store) AppProcesses(ctx context.Context) ([]AppProcess, error) {
+func (s *State) AppProcesses(ctx context.Context) ([]AppProcess, error) {
 	return appProcesses(ctx, s.db)
 }
 

@@ -85,26 +85,26 @@ func scanRelease(stmt *sqlite.Stmt) (Release, error) {
 }
 
 // Release returns one release, or [ErrNotFound].
-func (s *Store) Release(ctx context.Context, approval string) (Release, error) {
+func (s *State) Release(ctx context.Context, approval string) (Release, error) {
 	r, err := db.Row(ctx, s.db, "the release", `SELECT `+releaseColumns+` FROM releases WHERE approval = ?`, []any{approval}, scanRelease)
 	return r, s.found(fold.Releases, []string{approval}, r.row, err)
 }
 
 // ReadyReleases returns the oldest unclaimed releases of an app, up to a limit: those with a key,
 // or those without, so that neither kind crowds out the other.
-func (s *Store) ReadyReleases(ctx context.Context, app, key string, now time.Time, limit int) ([]Release, error) {
+func (s *State) ReadyReleases(ctx context.Context, app, key string, now time.Time, limit int) ([]Release, error) {
 	return db.Rows(ctx, s.db, "the releases", `SELECT `+releaseColumns+` FROM releases WHERE app_id = ? AND state = 'ready' AND request_key = ? AND expires_at > ? ORDER BY approval LIMIT ?`,
 		[]any{app, key, now.UnixMilli(), limit}, scanRelease)
 }
 
 // OpenReleases returns the open releases: the unclaimed ones, and the claimed ones without
 // confirmation.
-func (s *Store) OpenReleases(ctx context.Context) ([]Release, error) {
+func (s *State) OpenReleases(ctx context.Context) ([]Release, error) {
 	return db.Rows(ctx, s.db, "the releases", `SELECT `+releaseColumns+` FROM releases WHERE state IN ('ready', 'claimed') ORDER BY approval`, nil, scanRelease)
 }
 
 // ExpiredReleases returns up to limit unclaimed releases whose time is over.
-func (s *Store) ExpiredReleases(ctx context.Context, now time.Time, limit int) ([]Release, error) {
+func (s *State) ExpiredReleases(ctx context.Context, now time.Time, limit int) ([]Release, error) {
 	return db.Rows(ctx, s.db, "the releases", `SELECT `+releaseColumns+` FROM releases WHERE state = 'ready' AND expires_at <= ? ORDER BY expires_at LIMIT ?`,
 		[]any{now.UnixMilli(), limit}, scanRelease)
 }

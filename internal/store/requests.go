@@ -25,7 +25,7 @@ func (k *RequestKey) put(tx *transaction) error {
 }
 
 // RequestOf returns the answer to an actor's request, or [ErrNotFound].
-func (s *Store) RequestOf(ctx context.Context, actor, key string, now time.Time) (RequestKey, error) {
+func (s *State) RequestOf(ctx context.Context, actor, key string, now time.Time) (RequestKey, error) {
 	return db.Row(ctx, s.db, "the answer", `SELECT asked, result FROM request_keys WHERE actor = ? AND key = ? AND at > ?`, []any{actor, key, now.Add(-keepRequests).UnixMilli()},
 		func(stmt *sqlite.Stmt) (RequestKey, error) {
 			return RequestKey{Actor: actor, Key: key, Asked: stmt.ColumnText(0), Result: db.ColumnBytes(stmt, 1)}, nil

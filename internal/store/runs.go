@@ -32,7 +32,7 @@ func (id EndedRun) put(tx *transaction) error {
 }
 
 // Run returns an agent run that has not completed, or [ErrNotFound].
-func (s *Store) Run(ctx context.Context, id string) (Run, error) {
+func (s *State) Run(ctx context.Context, id string) (Run, error) {
 	return db.Row(ctx, s.db, "the run", `SELECT id, agent_id, session_key, queued_at FROM runs WHERE id = ?`, []any{id},
 		func(stmt *sqlite.Stmt) (Run, error) {
 			return Run{ID: stmt.ColumnText(0), AgentID: stmt.ColumnText(1), SessionKey: stmt.ColumnText(2), QueuedAt: db.TimeOf(stmt.ColumnInt64(3))}, nil

@@ -68,7 +68,7 @@ func (s SettledSessions) put(tx *transaction) error {
 }
 
 // UnsettledSessions reports whether there are sessions that were stored without an owner.
-func (s *Store) UnsettledSessions(ctx context.Context) (bool, error) {
+func (s *State) UnsettledSessions(ctx context.Context) (bool, error) {
 	some, err := db.Row(ctx, s.db, "sessions", `SELECT EXISTS (SELECT 1 FROM sessions WHERE identified = '')`, nil, db.ScanInt)
 	return some > 0, err
 }
@@ -80,7 +80,7 @@ func (tx *transaction) putTouch(key string, t touch) error {
 }
 
 // Session returns a session by its key, or [ErrNotFound].
-func (s *Store) Session(ctx context.Context, key string) (Session, error) {
+func (s *State) Session(ctx context.Context, key string) (Session, error) {
 	return db.Row(ctx, s.db, "the session", `SELECT `+sessionColumns+` FROM sessions WHERE key = ?`, []any{key}, scanSession)
 }
 

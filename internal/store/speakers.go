@@ -56,12 +56,12 @@ func (s Speaker) put(tx *transaction) error {
 }
 
 // Speakers returns the speakers at a place that a tenant's agents heard.
-func (s *Store) Speakers(ctx context.Context, tenant, place string) ([]Speaker, error) {
+func (s *Known) Speakers(ctx context.Context, tenant, place string) ([]Speaker, error) {
 	return db.Rows(ctx, s.db, aSpeaker, selectSpeakers+` AND heard_by = ? ORDER BY no`, []any{place, tenant}, scanSpeaker)
 }
 
 // SpeakersToAll returns the speakers at a place that the agents of any tenant heard.
-func (s *Store) SpeakersToAll(ctx context.Context, place string) ([]Speaker, error) {
+func (s *Known) SpeakersToAll(ctx context.Context, place string) ([]Speaker, error) {
 	return db.Rows(ctx, s.db, aSpeaker, selectSpeakers+` ORDER BY no`, []any{place}, scanSpeaker)
 }
 

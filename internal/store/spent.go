@@ -32,7 +32,7 @@ func minute(at time.Time) int64 { return at.Truncate(time.Minute).Unix() }
 
 // Spent returns how many messages were counted for a scope since a time, including the whole minute
 // of that time: rather too many than too few.
-func (s *Store) Spent(ctx context.Context, scope string, since time.Time) (int, error) {
+func (s *State) Spent(ctx context.Context, scope string, since time.Time) (int, error) {
 	return db.Row(ctx, s.db, "a count", `SELECT coalesce(sum(count), 0) FROM spent WHERE scope = ? AND minute >= ?`, []any{scope, minute(since)},
 		func(stmt *sqlite.Stmt) (int, error) { return stmt.ColumnInt(0), nil })
 }
@@ -51,7 +51,7 @@ func (c outdated) put(tx *transaction) error {
 
 // SpentByMinute returns the counts of a scope since a time, with that of the minute
 // the time is in, oldest first.
-func (s *Store) SpentByMinute(ctx context.Context, scope string, since time.Time) ([]Spent, error) {
+func (s *State) SpentByMinute(ctx context.Context, scope string, since time.Time) ([]Spent, error) {
 	return db.Rows(ctx, s.db, "counts", `SELECT minute, count FROM spent WHERE scope = ? AND minute >= ? ORDER BY minute`, []any{scope, minute(since)},
 		func(stmt *sqlite.Stmt) (Spent, error) {
 			return Spent{Scope: scope, At: time.Unix(stmt.ColumnInt64(0), 0).UTC(), Count: stmt.ColumnInt(1)}, nil

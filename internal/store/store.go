@@ -119,14 +119,13 @@ type Options struct {
 type Store struct {
 	// Log is the audit log in the database.
 	*logstore.Log
+	// State reads all else.
+	State
 
-	clock  func() time.Time
-	logger *zap.Logger
-	path   string
+	path string
 	// claim keeps other stores off the file while it is open.
 	claim *db.File
 
-	db      *db.Reader
 	queue   commitQueue
 	writer  *writer
 	touches touches
@@ -139,9 +138,6 @@ type Store struct {
 	unreadable func(*UnreadableError) error
 	metrics    *metrics.Set
 
-	seals *db.Seals
-	// state are the open rows, as the log states them.
-	state *fold.Set
 	// newID is that of [logstore.Signing].
 	newID func() string
 	// sealedFrom is the number of the first record that must have a seal.
@@ -206,9 +202,10 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		return nil, errors.Join(space.Explain(err), claim.Abandon(true))
 	}
 	s := &Store{
-		clock: o.Clock, logger: o.Log, path: o.Path, claim: claim, space: space, alive: o.Alive, redact: o.Redact,
-		unreadable: o.Unreadable, onAltered: o.Altered, metrics: o.Metrics, copying: make(chan struct{}, 1), state: fold.NewSet(),
+		State: State{state: fold.NewSet(), clock: o.Clock, logger: o.Log}, path: o.Path, claim: claim, space: space, alive: o.Alive, redact: o.Redact,
+		unreadable: o.Unreadable, onAltered: o.Altered, metrics: o.Metrics, copying: make(chan struct{}, 1),
 	}
+	s.between = s.exclusively
 	s.queue.wait, s.queue.relay = o.Wait, make(chan struct{}, 1)
 	s.closing, s.startStop = context.WithCancel(context.WithoutCancel(ctx))
 	adopt, keep, err := s.open(ctx, w, o)
