@@ -60,7 +60,7 @@ func TestCompensationRunsOnceWhateverTheRowSays(t *testing.T) {
 	finish := func(started m) {
 		t.Helper()
 		next()
-		operator.must("runner.report", m{"task_id": c.id, "effect_id": started["effect_id"], "run": started["run"], "event": "finished", "state": "done"})
+		operator.runs(c.id, started, "done")
 	}
 	finish(c.lead.must("task.run_effect", run))
 	c.move(task.Completed)

@@ -35,5 +35,5 @@ func (d *Daemon) AwaitWitnesses(limit time.Duration) { d.witnesses.lastWord = li
 // FeedRunner attaches a runner without a connection, and sends it the runs.
 func (d *Daemon) FeedRunner(ctx context.Context, out api.Stream) error {
 	d.runner.occupy(struct{ api.Peer }{})
-	return d.runner.feed(ctx, out)
+	return d.runner.feed(ctx, out, nil)
 }

@@ -276,7 +276,7 @@ func TestUndoingIsAskedForAnewWhenMorePeopleAreRequired(t *testing.T) {
 	run := m{"task_id": c.id, "idempotency_key": "ship", "request_digest": first["request_digest"]}
 	started := c.lead.must("task.run_effect", run)
 	approved := next().Run
-	operator.must("runner.report", m{"task_id": c.id, "effect_id": started["effect_id"], "run": started["run"], "event": "finished", "state": "done"})
+	operator.runs(c.id, started, "done")
 	c.move(task.Completed)
 
 	h.signedBy(taskTeam, 2)

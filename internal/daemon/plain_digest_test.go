@@ -292,6 +292,7 @@ func TestTasksCannotBeGuessed(t *testing.T) {
 		maps.Copy(p, more)
 		operator.must("runner.report", p)
 	}
+	report(m{"event": "waits", "process": waitingProcess(t)})
 	report(m{"event": "spawned", "pid": 4242})
 	operator.must("task.kill_effect", of(m{"effect_id": paid["effect_id"], "reason": "too much"}))
 	out := func(text string) m { return m{"text": text, "bytes": len(text), "digest": digest(text)} }

@@ -12,6 +12,8 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/base/peer"
+	"github.com/openclawos/ocipd/internal/config"
+	"github.com/openclawos/ocipd/internal/evidence/keyring"
 	"github.com/openclawos/ocipd/internal/ipc"
 	"github.com/openclawos/ocipd/internal/kernel/registry"
 	"github.com/openclawos/ocipd/internal/store"
@@ -57,8 +59,17 @@ func (r *runners) Kill(o taskservice.RunOrder) {
 
 // Lives reports whether a process of a run may still be there.
 func (r *runners) Lives(o taskservice.RunOrder) bool {
-	l, err := ledger.Open(r.dir, time.Now())
-	return err != nil || l.Lives(refOf(&o))
+	l, err := r.ledger()
+	return err != nil || l.Of(refOf(&o), o.StartedAt).Lives(o.Begun)
+}
+
+// ledger opens the runner's ledger.
+func (r *runners) ledger() (*ledger.Ledger, error) {
+	key, err := keyring.LedgerKey(config.KeysPath(r.d.cfg, r.d.database))
+	if err != nil {
+		return nil, err
+	}
+	return ledger.Open(r.dir, key, time.Now())
 }
 
 func refOf(o *taskservice.RunOrder) taskapi.RunnerRef {
@@ -66,7 +77,7 @@ func refOf(o *taskservice.RunOrder) taskapi.RunnerRef {
 }
 
 func order(o *taskservice.RunOrder) *taskapi.RunnerOrder {
-	return &taskapi.RunnerOrder{RunnerRef: refOf(o), Workspace: o.Workspace, Action: o.Action, Bound: o.Bound, Compensation: o.Compensation, StartedAt: o.StartedAt}
+	return &taskapi.RunnerOrder{RunnerRef: refOf(o), Workspace: o.Workspace, Action: o.Action, Bound: o.Bound, Compensation: o.Compensation, StartedAt: o.StartedAt, Begun: o.Begun}
 }
 
 func (r *runners) tell(c taskapi.RunnerChunk) {
@@ -91,7 +102,8 @@ func (r *runners) attach(_ context.Context, p api.Peer, _ *taskapi.RunnerAttachP
 	if err := p.Present(); err != nil {
 		return nil, api.Errorf(api.Forbidden, "the process that connected is not who speaks")
 	}
-	if _, err := ledger.Open(r.dir, time.Now()); err != nil {
+	l, err := r.ledger()
+	if err != nil {
 		return nil, err
 	}
 	exe, program := registry.Program(p)
@@ -106,7 +118,7 @@ func (r *runners) attach(_ context.Context, p api.Peer, _ *taskapi.RunnerAttachP
 		r.vacate()
 		return nil, err
 	}
-	return r.feed, nil
+	return func(ctx context.Context, out api.Stream) error { return r.feed(ctx, out, l.Key()) }, nil
 }
 
 // occupy makes a connection the runner's, if there is no runner.
@@ -142,9 +154,9 @@ func (r *runners) note(event, result string, p api.Peer, exe, program string) er
 }
 
 // feed tells the runner what to do, beginning with all runs that are recorded as started.
-func (r *runners) feed(ctx context.Context, out api.Stream) error {
+func (r *runners) feed(ctx context.Context, out api.Stream, key []byte) error {
 	defer r.vacate()
-	if err := out.Send(ctx, taskapi.RunnerChunk{Directory: r.dir}); err != nil {
+	if err := out.Send(ctx, taskapi.RunnerChunk{Directory: r.dir, Key: key}); err != nil {
 		return err
 	}
 	orders, err := r.d.tasks.Load().Orders(ctx)
@@ -201,13 +213,15 @@ func (r *runners) report(ctx context.Context, p api.Peer, said *taskapi.RunnerRe
 	t := r.d.tasks.Load()
 	switch said.Event {
 	case taskapi.RunnerWaits:
-		if err := t.Waiting(ctx, said.TaskID, said.EffectID, said.Run); err != nil {
-			return api.OK{}, err
-		}
 		if !isStartedBy(p, said.Process) {
 			return api.OK{}, api.Errorf(api.Forbidden, "the runner has not started process %.64q", said.Process)
 		}
+		if err := t.Waiting(ctx, said.TaskID, said.EffectID, said.Run, said.Process); err != nil {
+			return api.OK{}, err
+		}
 		return api.OK{OK: true}, r.waits(said)
+	case taskapi.RunnerWithdrawn:
+		return api.OK{OK: true}, t.Withdrawn(ctx, said.TaskID, said.EffectID, said.Run, said.Process)
 	case taskapi.RunnerSpawned:
 		return api.OK{OK: true}, t.Spawned(ctx, said.TaskID, said.EffectID, said.Run, said.PID)
 	default:

@@ -38,18 +38,7 @@ func TestReportsAreTheRunnersAlone(t *testing.T) {
 		maps.Copy(p, more)
 		return p
 	}
-	child := exec.CommandContext(t.Context(), "sleep", "60")
-	if err := child.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		_ = child.Process.Kill()
-		_ = child.Wait()
-	}()
-	own, err := peer.NameOf(child.Process.Pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	own := waitingProcess(t)
 	parent, err := peer.NameOf(os.Getppid())
 	if err != nil {
 		t.Fatal(err)
@@ -65,6 +54,103 @@ func TestReportsAreTheRunnersAlone(t *testing.T) {
 	runner.must("runner.report", of("waits", m{"process": own}))
 	runner.must("runner.report", of("finished", m{"state": "done"}))
 	c.move(task.Completed)
+}
+
+// waitingProcess is the name of a process that this one, which is the runner of tests, has started.
+func waitingProcess(t testing.TB) string {
+	t.Helper()
+	child := exec.CommandContext(t.Context(), "sleep", "60")
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = child.Process.Kill()
+		_ = child.Wait()
+	})
+	name, err := peer.NameOf(child.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+// runs has a run of a task's effect begin as a process, and end.
+func (a *taskCaller) runs(id string, started m, state string) {
+	a.t.Helper()
+	of := m{"task_id": id, "effect_id": started["effect_id"], "run": started["run"]}
+	for _, more := range []m{{"event": "waits", "process": waitingProcess(a.t)}, {"event": "finished", "state": state}} {
+		maps.Copy(more, of)
+		a.must("runner.report", more)
+	}
+}
+
+// One approval is one start, whatever the runner says: what it reports of a run that the daemon has
+// not let begin, or begins a second time, is on record as an outcome that a person has to find out.
+func TestOneApprovalIsOneStart(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name     string
+		says     func(one, two string) []m
+		state    string
+		evidence string
+	}{
+		{"done without a begin", func(string, string) []m { return []m{{"event": "finished", "state": "done"}} }, task.EffectUncertain, "has not let it begin"},
+		{"failed without a begin", func(string, string) []m { return []m{{"event": "finished", "state": "failed"}} }, task.EffectUncertain, "has not let it begin"},
+		{"twice", func(one, two string) []m {
+			return []m{{"event": "waits", "process": one}, {"event": "spawned", "pid": 7}, {"event": "waits", "process": two}}
+		}, task.EffectUncertain, "it has begun as process"},
+		{"twice, without its process", func(one, two string) []m {
+			return []m{{"event": "waits", "process": one}, {"event": "waits", "process": two}}
+		}, task.EffectUncertain, "it has begun as process"},
+		{"the same process", func(one, _ string) []m {
+			return []m{{"event": "waits", "process": one}, {"event": "waits", "process": one}}
+		}, task.EffectStarted, ""},
+		{"after a withdrawal", func(one, two string) []m {
+			return []m{{"event": "waits", "process": one}, {"event": "withdrawn", "process": one}, {"event": "waits", "process": two}}
+		}, task.EffectStarted, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			h := build(t, taskTeam)
+			c := h.crew(m{"idempotency_key": "ship", "side_effect_kind": "deployment", "requested_action": "Ship it", "command": m{"argv": []string{"./ship.sh"}}})
+			if err := os.WriteFile(filepath.Join(h.dir, "work/ship.sh"), []byte("#!/bin/sh\n"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			c.executing()
+			c.toApproval()
+			asked := c.lead.must("task.request_approval", m{"task_id": c.id, "idempotency_key": "ship", "requested_action": "Ship it", "side_effect_kind": "deployment", "requested_by": "lead"})
+			h.decides(api.DecideApprove, str(asked, "approval_id"))
+			c.move(task.ReadyToResume)
+			runner := h.taskOperator()
+			runner.attaches()
+			started := c.lead.must("task.run_effect", m{"task_id": c.id, "idempotency_key": "ship", "request_digest": asked["request_digest"]})
+			said := tt.says(waitingProcess(t), waitingProcess(t))
+			for i, p := range said {
+				maps.Copy(p, m{"task_id": c.id, "effect_id": started["effect_id"], "run": started["run"]})
+				if i < len(said)-1 || tt.state == task.EffectStarted {
+					runner.must("runner.report", p)
+					continue
+				}
+				runner.refuse(api.Conflict, "", "runner.report", p)
+			}
+			effect := c.lead.must("task.get", m{"task_id": c.id})["effects"].([]any)[0].(m)
+			if effect["state"] != tt.state {
+				t.Fatalf("the effect is %v", effect)
+			}
+			if tt.state != task.EffectUncertain {
+				return
+			}
+			contains(t, str(effect["runs"].([]any)[0].(m), "evidence"), tt.evidence)
+			if h.last("effect.unknown").TaskID != c.id {
+				t.Error("it is not on record")
+			}
+			c.lead.refuse(api.Conflict, task.EffectUnknown, "task.run_effect", m{"task_id": c.id, "idempotency_key": "ship", "request_digest": asked["request_digest"]})
+			h.restart()
+			if got := h.altered(); len(got) != 0 {
+				t.Errorf("altered rows on record: %v", got)
+			}
+		})
+	}
 }
 
 // chunks is a stream that calls a function with each chunk.
@@ -161,7 +247,7 @@ func TestRunThatWaitsForARunnerIsWeighedAgain(t *testing.T) {
 			if told[0].Run == nil || what == "kill" && told[1].Kill == nil {
 				t.Errorf("the runner is told %+v", told)
 			}
-			next.refuse(api.Conflict, "", "runner.report", of(m{"event": "waits", "process": "1@7"}))
+			next.refuse(api.Conflict, "", "runner.report", of(m{"event": "waits", "process": waitingProcess(t)}))
 			ended := h.last("effect.finished")
 			reason, _ := ended.Details["reason"].(string)
 			contains(t, reason, "its command did not begin")

@@ -57,7 +57,7 @@ func TestCompensationIsWhatWasApproved(t *testing.T) {
 	if got := told.Run.Bound.Exe.SHA256; got != approved {
 		t.Errorf("the runner is told to run %s, and %s was approved", got, approved)
 	}
-	operator.must("runner.report", m{"task_id": c.id, "effect_id": started["effect_id"], "run": started["run"], "event": "finished", "state": "failed"})
+	operator.runs(c.id, started, "failed")
 
 	c.move(task.AwaitingApproval)
 	writes("#!/bin/sh\necho another\n")
@@ -114,7 +114,7 @@ func TestPermissionToUndoIsTakenBack(t *testing.T) {
 			operator.attaches()
 			run := m{"task_id": c.id, "idempotency_key": "ship", "request_digest": asked["request_digest"]}
 			started := c.lead.must("task.run_effect", run)
-			operator.must("runner.report", m{"task_id": c.id, "effect_id": started["effect_id"], "run": started["run"], "event": "finished", "state": "done"})
+			operator.runs(c.id, started, "done")
 			c.move(task.Completed)
 			take(h, id)
 			if now := h.shown(id); now.State != api.ApprovalRevoked {

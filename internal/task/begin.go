@@ -3,6 +3,7 @@ package task
 import (
 	"cmp"
 	"fmt"
+	"strconv"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -41,9 +42,14 @@ func (c KillRun) decide(d *draft) error {
 // waited for a runner since its start, so it ends without its command if a person wants it ended,
 // if its actor is not configured as it was, or if the policy, the signers or the number of people do
 // not allow it any more. A pause is for messages and new starts, and does not end it.
+//
+// One approval is one start, whatever the runner's ledger says: a run that another process may have
+// begun ends with an unknown outcome.
 type BeginRun struct {
 	EffectID string
 	Run      int
+	// Process is the name of the process.
+	Process string
 	// Signed says that enough of the people who approved the run may still sign.
 	Signed bool
 }
@@ -56,10 +62,19 @@ func (c BeginRun) decide(d *draft) error {
 	if r.State != EffectStarted {
 		return refuse(PhaseMismatch, "run %d of effect %s is %s", c.Run, c.EffectID, r.State)
 	}
+	if r.PID != 0 || r.Begun != "" && r.Begun != c.Process && !r.Withdrawn {
+		d.unknown(e, r, fmt.Sprintf("it has begun as process %s already, and left no result that counts: the runner wanted to begin it once more, and the daemon did not let it", cmp.Or(r.Begun, strconv.Itoa(r.PID))))
+		return nil
+	}
 	refused := c.mayBegin(d, e, r)
 	d.out.Policy = nil
-	if refused == nil {
+	if refused == nil && r.Begun == c.Process {
 		d.out.Touched, d.out.Replayed = nil, true
+		return nil
+	}
+	if refused == nil {
+		r.Begun, r.Withdrawn = c.Process, false
+		d.event("effect.begun").made("effect_id", e.ID).made("run", r.Number).made("process", c.Process)
 		return nil
 	}
 	why := "its command did not begin: " + refused.Error()
@@ -74,6 +89,58 @@ func (c BeginRun) decide(d *draft) error {
 		e.Receipt = receipt
 	}
 	return nil
+}
+
+// Spawned says that the runner has started the process of a run.
+type Spawned struct {
+	EffectID string
+	Run, PID int
+}
+
+func (c Spawned) decide(d *draft) error {
+	_, r, err := d.runOf(c.EffectID, c.Run)
+	if err != nil {
+		return err
+	}
+	if r.State != EffectStarted || r.PID != 0 {
+		d.out.Touched, d.out.Replayed = nil, true
+		return nil
+	}
+	r.PID = c.PID
+	d.event("effect.spawned").made("effect_id", c.EffectID).made("run", c.Run).made("pid", c.PID)
+	return nil
+}
+
+// WithdrawRun is the runner's word that the process that waited for the command of a run has ended
+// without it. Another one may begin it.
+type WithdrawRun struct {
+	EffectID, Process string
+	Run               int
+}
+
+func (c WithdrawRun) decide(d *draft) error {
+	e, r, err := d.runOf(c.EffectID, c.Run)
+	if err != nil {
+		return err
+	}
+	if r.State != EffectStarted || r.PID != 0 || r.Withdrawn || c.Process == "" || r.Begun != c.Process {
+		d.out.Touched, d.out.Replayed = nil, true
+		return nil
+	}
+	r.Withdrawn = true
+	d.event("effect.withdrawn").made("effect_id", e.ID).made("run", r.Number).made("process", c.Process)
+	return nil
+}
+
+// ran reports whether a run can have ended so by the runner's word: the daemon has let it begin.
+func (r *Run) ran(state string) bool {
+	return state == EffectUncertain || r.TokenHash != "" || r.Begun != "" && (state != EffectDone || !r.Withdrawn)
+}
+
+// unknown ends a run of which a person has to find out whether it was done.
+func (d *draft) unknown(e *Effect, r *Run, evidence string) {
+	r.Evidence = evidence
+	d.ends(e, r, "effect.unknown", EffectUncertain).Texts["evidence"] = evidence
 }
 
 // mayBegin weighs again what let a run be started, for the actor who started it.

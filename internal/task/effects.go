@@ -211,8 +211,7 @@ func (Restored) decide(d *draft) error {
 			}
 			e := d.effect(at.ID)
 			r := e.run(run.Number)
-			r.Evidence = "a copy of the state was restored while the run was under way"
-			d.ends(e, r, "effect.unknown", EffectUncertain).Texts["evidence"] = r.Evidence
+			d.unknown(e, r, "a copy of the state was restored while the run was under way")
 		}
 	}
 	d.out.Replayed = len(d.out.Events) == 0
@@ -446,26 +445,6 @@ func (d *draft) runOf(effect string, n int) (*Effect, *Run, error) {
 	return e, e.run(n), nil
 }
 
-// Spawned says that the runner has started the process of a run.
-type Spawned struct {
-	EffectID string
-	Run, PID int
-}
-
-func (c Spawned) decide(d *draft) error {
-	_, r, err := d.runOf(c.EffectID, c.Run)
-	if err != nil {
-		return err
-	}
-	if r.State != EffectStarted || r.PID != 0 {
-		d.out.Touched, d.out.Replayed = nil, true
-		return nil
-	}
-	r.PID = c.PID
-	d.event("effect.spawned").made("effect_id", c.EffectID).made("run", c.Run).made("pid", c.PID)
-	return nil
-}
-
 // FinishRun says how a run ended. Without Token it is the runner's word about a
 // command, or the daemon's that nobody said anything in time.
 type FinishRun struct {
@@ -494,19 +473,23 @@ func (c FinishRun) decide(d *draft) error {
 	if r.State != EffectStarted {
 		return refuse(PhaseMismatch, "run %d is %s already", c.Run, r.State)
 	}
-	kind := "effect.finished"
+	kind, evidence := "effect.finished", c.Evidence
+	if !r.ran(c.State) {
+		evidence = fmt.Sprintf("the runner says that it is %s, and the daemon has not let it begin", c.State)
+		c.State = EffectUncertain
+	}
 	if c.State == EffectUncertain {
 		kind = "effect.unknown"
 	}
 	event := d.ends(e, r, kind, c.State)
-	event.Texts["evidence"] = c.Evidence
+	event.Texts["evidence"] = evidence
 	if len(c.Receipt) > 0 {
 		event.Digests["receipt"] = c.Receipt
 		if r.TokenHash == "" {
 			r.NotBegun = event.ran(c.Receipt) && c.State == EffectFailed
 		}
 	}
-	r.Receipt, r.Evidence = c.Receipt, c.Evidence
+	r.Receipt, r.Evidence = c.Receipt, evidence
 	if !r.Compensation {
 		e.Receipt = c.Receipt
 	}

@@ -253,9 +253,13 @@ type Run struct {
 	ApprovalID   string `json:"approval_id"`
 	Actor        string `json:"actor"`
 	// Role is the role in which the actor started the run.
-	Role      Role           `json:"role,omitzero"`
-	StartedAt time.Time      `json:"started_at"`
-	EndedAt   time.Time      `json:"ended_at,omitzero"`
+	Role      Role      `json:"role,omitzero"`
+	StartedAt time.Time `json:"started_at"`
+	EndedAt   time.Time `json:"ended_at,omitzero"`
+	// Begun names the process that the daemon has let begin the command. Withdrawn is set once it has
+	// ended without the command.
+	Begun     string         `json:"begun,omitzero"`
+	Withdrawn bool           `json:"withdrawn,omitzero"`
 	PID       int            `json:"pid,omitzero"`
 	Receipt   jsontext.Value `json:"receipt,omitzero"`
 	// TokenHash is the SHA-256 of the run token of an external effect.

@@ -110,11 +110,11 @@ func TestCommandBeginsWhileItsRunMayStart(t *testing.T) {
 			}
 			d.do(gate, RunEffect{EffectID: e.ID, Digest: zero, Compensation: compensation})
 			tt.change(d, e.ID)
-			begin := BeginRun{EffectID: e.ID, Run: run, Signed: !tt.unsigned}
+			begin := BeginRun{EffectID: e.ID, Run: run, Process: "7@1", Signed: !tt.unsigned}
 			out := d.do(daemon, begin)
 			r := out.Task.Effect(e.ID).Run(run)
 			if tt.message == "" {
-				if r.State != EffectStarted || !out.Replayed || len(out.Events) > 0 {
+				if r.State != EffectStarted || len(out.Events) != 1 || out.Events[0].Details == nil || !d.do(daemon, begin).Replayed {
 					t.Errorf("%s: %+v, %+v", tt.name, r, out.Events)
 				}
 				continue
@@ -190,7 +190,7 @@ func TestPermissionToUndoIsTakenBack(t *testing.T) {
 	if r := d.task.Effects[0].Runs[0]; r.State != EffectUncertain || r.Evidence == "" {
 		t.Errorf("the run is %+v", r)
 	}
-	d.refused(daemon, BeginRun{EffectID: e.ID, Run: 1, Signed: true}, PhaseMismatch)
+	d.refused(daemon, BeginRun{EffectID: e.ID, Run: 1, Process: "7@1", Signed: true}, PhaseMismatch)
 	d.do(person, SettleEffect{EffectID: e.ID, Outcome: EffectDone, Note: "looked"})
 	d.refused(gate, RunEffect{EffectID: e.ID, Digest: zero, Compensation: true}, GuardFailed, Approved)
 }

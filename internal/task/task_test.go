@@ -204,6 +204,9 @@ func (d *desk) run(id, state string) int {
 
 func (d *desk) finishRun(id string, n int, state string) {
 	d.t.Helper()
+	if r := d.task.Effect(id).Run(n); r.TokenHash == "" && r.State == EffectStarted {
+		d.do(daemon, BeginRun{EffectID: id, Run: n, Process: "7@1", Signed: true})
+	}
 	d.do(daemon, FinishRun{EffectID: id, Run: n, State: state})
 }
 
@@ -753,7 +756,6 @@ func TestEffectLife(t *testing.T) {
 	d.do(gate, run)
 	d.refused(gate, run, EffectInFlight)
 	d.refused(gate, CancelEffect{EffectID: id}, EffectInFlight)
-	d.do(daemon, Spawned{EffectID: id, Run: 1, PID: 4})
 	d.finishRun(id, 1, EffectFailed)
 	d.refused(gate, run, GuardFailed, Approved)
 

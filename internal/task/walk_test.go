@@ -68,6 +68,11 @@ func (d *desk) everything() (list []struct {
 		add(gate, RunEffect{EffectID: e.ID, Digest: sum(9)})
 		add(lead, CancelEffect{EffectID: e.ID})
 		for _, r := range e.Runs[max(0, len(e.Runs)-2):] {
+			for _, process := range []string{"7@1", "8@2"} {
+				add(daemon, BeginRun{EffectID: e.ID, Run: r.Number, Process: process, Signed: true})
+				add(daemon, WithdrawRun{EffectID: e.ID, Run: r.Number, Process: process})
+			}
+			add(daemon, Spawned{EffectID: e.ID, Run: r.Number, PID: 7})
 			for _, state := range []string{EffectDone, EffectFailed, EffectUncertain} {
 				add(daemon, FinishRun{EffectID: e.ID, Run: r.Number, State: state})
 			}
@@ -110,6 +115,9 @@ func illegal(was, t *Task, now time.Time) string {
 		for _, r := range e.Runs {
 			if !r.Compensation {
 				starts++
+			}
+			if (r.State == EffectDone || r.State == EffectFailed) && r.TokenHash == "" && r.Settled == "" && r.Begun == "" && len(r.Receipt) == 0 {
+				return fmt.Sprintf("run %d is %s and never began", r.Number, r.State)
 			}
 		}
 		for _, a := range t.Approvals {
@@ -240,6 +248,9 @@ func shape(t *Task, w *World, now time.Time) string {
 		if a := t.Newest(e.ID); a != nil {
 			s += fmt.Sprint(a.Status, a.Used, a.Void)
 		}
+		if n := e.Started(); n > 0 {
+			s += fmt.Sprint(e.Run(n).Begun != "")
+		}
 		undone := slices.IndexFunc(e.Runs, func(r Run) bool { return r.Compensation })
 		if undone >= 0 {
 			s += e.Runs[undone].State
@@ -252,8 +263,10 @@ func shape(t *Task, w *World, now time.Time) string {
 // is enough for it, and what is taken back is in the test of random commands.
 func walked(c Command) bool {
 	switch c := c.(type) {
-	case Claiming, PlanEffect, RecordCheckpoint:
+	case Claiming, PlanEffect, RecordCheckpoint, WithdrawRun, Spawned:
 		return false
+	case BeginRun:
+		return c.Process == "7@1"
 	case RequestApproval:
 		return c.Planned.Key == "deploy" && !c.Undo
 	case RunEffect:

@@ -23,8 +23,8 @@ const maxInput = 1 << 30
 // stage copies the approved inputs into a folder of the run, hashes them, and refuses
 // changed ones. It returns the command's words, with each word that names an input replaced
 // by the copy's name. Within the folder, a copy has the absolute path of its input.
-func stage(o *shimOrder, l *ledger.Ledger) ([]string, error) {
-	dir := l.Path(o.RunnerRef, ledger.InputsDir)
+func stage(o *shimOrder, l *ledger.Run) ([]string, error) {
+	dir := l.Path(ledger.InputsDir)
 	// A killed shim may have left files.
 	if err := os.RemoveAll(dir); err != nil {
 		return nil, err

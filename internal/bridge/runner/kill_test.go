@@ -16,15 +16,16 @@ import (
 // nothing to end.
 func TestKillWaitsForTheShim(t *testing.T) {
 	ref := taskapi.RunnerRef{TaskID: "tsk_1", EffectID: "eff_1", Run: 1}
-	l, err := ledger.Open(t.TempDir(), time.Unix(0, 0))
+	l, err := ledger.Open(t.TempDir(), nil, time.Unix(0, 0))
 	if err != nil {
 		t.Fatal(err)
 	}
+	run := l.Of(ref, time.Unix(0, 0))
 	told := make(chan os.Signal, 1)
 	signal.Notify(told, syscall.SIGTERM)
 	defer signal.Stop(told)
 	synctest.Test(t, func(t *testing.T) {
-		r := &runner{o: Options{Say: t.Logf}, ctx: t.Context(), ledger: l, running: map[taskapi.RunnerRef]bool{ref: true}}
+		r := &runner{o: Options{Say: t.Logf}, ctx: t.Context(), running: map[taskapi.RunnerRef]*ledger.Run{ref: run}}
 		over := make(chan struct{})
 		go func() {
 			r.kill(ref)
@@ -32,7 +33,7 @@ func TestKillWaitsForTheShim(t *testing.T) {
 		}()
 		synctest.Wait()
 		// This process stands in for the shim.
-		claim, err := l.Claim(ref, time.Unix(0, 0))
+		claim, err := run.Claim()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -40,7 +41,7 @@ func TestKillWaitsForTheShim(t *testing.T) {
 		<-over
 	})
 	<-told
-	r := &runner{o: Options{Say: t.Logf}, ctx: t.Context(), ledger: l, running: make(map[taskapi.RunnerRef]bool)}
+	r := &runner{o: Options{Say: t.Logf}, ctx: t.Context(), running: make(map[taskapi.RunnerRef]*ledger.Run)}
 	r.kill(ref)
 	select {
 	case <-told:

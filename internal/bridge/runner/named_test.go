@@ -137,7 +137,7 @@ func TestRunsTheFileThatWasShown(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r, _, _ := shimmed(t, func(o *shimOrder) {
+			r, _ := shimmed(t, func(o *shimOrder) {
 				above, err := filepath.EvalSymlinks(t.TempDir())
 				if err != nil {
 					t.Fatal(err)

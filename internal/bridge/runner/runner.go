@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -52,7 +51,7 @@ type runner struct {
 	ctx context.Context
 	// running are the runs in the runner's care. lock keeps other runners out.
 	mu      sync.Mutex
-	running map[taskapi.RunnerRef]bool
+	running map[taskapi.RunnerRef]*ledger.Run
 	ledger  *ledger.Ledger
 	lock    *os.File
 	// link is the connection, and linked is closed when there is one.
@@ -64,7 +63,7 @@ type runner struct {
 // Run runs the daemon's orders until the context ends, even if the daemon restarts.
 // Commands continue after it returns.
 func Run(ctx context.Context, o Options) error {
-	r := &runner{o: o, ctx: ctx, running: make(map[taskapi.RunnerRef]bool), linked: make(chan struct{})}
+	r := &runner{o: o, ctx: ctx, running: make(map[taskapi.RunnerRef]*ledger.Run), linked: make(chan struct{})}
 	defer r.wait.Wait()
 	said := ""
 	for {
@@ -109,7 +108,7 @@ func (r *runner) serve(ctx context.Context) error {
 		}
 		switch {
 		case chunk.Directory != "":
-			if err := r.begin(chunk.Directory); err != nil {
+			if err := r.begin(chunk.Directory, chunk.Key); err != nil {
 				return err
 			}
 			r.relink(c)
@@ -124,8 +123,9 @@ func (r *runner) serve(ctx context.Context) error {
 }
 
 // begin opens the ledger, which only one runner can use at a time.
-func (r *runner) begin(dir string) (err error) {
+func (r *runner) begin(dir string, key []byte) (err error) {
 	if r.ledger != nil && r.ledger.Dir() == dir {
+		r.ledger = ledger.At(dir, key)
 		return nil
 	}
 	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
@@ -136,7 +136,7 @@ func (r *runner) begin(dir string) (err error) {
 		lock.Close() //nolint:errcheck // nothing was written
 		return fmt.Errorf("another runner has the ledger %s: %w", dir, err)
 	}
-	r.ledger, r.lock = ledger.At(dir), lock
+	r.ledger, r.lock = ledger.At(dir, key), lock
 	return nil
 }
 
@@ -190,10 +190,11 @@ func (r *runner) report(p *taskapi.RunnerReportParams) error {
 func (r *runner) take(o *taskapi.RunnerOrder) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.running[o.RunnerRef] {
+	if r.running[o.RunnerRef] != nil {
 		return
 	}
-	r.running[o.RunnerRef] = true
+	run := r.ledger.Of(o.RunnerRef, o.StartedAt)
+	r.running[o.RunnerRef] = run
 	r.wait.Go(func() {
 		defer func() {
 			r.mu.Lock()
@@ -201,11 +202,11 @@ func (r *runner) take(o *taskapi.RunnerOrder) {
 			delete(r.running, o.RunnerRef)
 		}()
 		for {
-			other, err := another(r.ledger, o)
+			other, err := another(run)
 			if err == nil && other != nil {
 				err = r.report(other)
 			} else if err == nil {
-				err = r.account(o)
+				err = r.account(o, run)
 			}
 			if err == nil || r.ctx.Err() != nil {
 				return
@@ -220,36 +221,18 @@ func (r *runner) take(o *taskapi.RunnerOrder) {
 }
 
 // account brings a run to its end from any state, and reports it.
-func (r *runner) account(o *taskapi.RunnerOrder) error {
-	finish := func(state, evidence string, what any) error {
-		text, err := json.Marshal(what)
+func (r *runner) account(o *taskapi.RunnerOrder, run *ledger.Run) error {
+	told, ended := false, ""
+	for tries := 0; ; {
+		h, err := run.Holder()
 		if err != nil {
 			return err
 		}
-		if err := os.RemoveAll(r.ledger.Path(o.RunnerRef, ledger.InputsDir)); err != nil {
-			return err
-		}
-		r.o.Say("run %d of %s is %s", o.Run, o.EffectID, state)
-		err = r.report(&taskapi.RunnerReportParams{RunnerRef: o.RunnerRef, Event: taskapi.RunnerFinished, State: state, Evidence: evidence, Receipt: jsontext.Value(text)})
-		if err == nil {
-			os.Remove(r.ledger.Path(o.RunnerRef, ledger.StdoutFile)) //nolint:errcheck // it was reported
-			os.Remove(r.ledger.Path(o.RunnerRef, ledger.StderrFile)) //nolint:errcheck // it was reported
-		}
-		return err
-	}
-	told := false
-	for tries := 0; ; {
-		claim, _, held, err := r.ledger.Holder(o.RunnerRef)
-		missing := errors.Is(err, fs.ErrNotExist)
-		if err != nil && !missing {
-			return err
-		}
-		if claim != nil {
-			// Nobody else can claim it, because there is one runner.
-			claim.Close() //nolint:errcheck // nothing was written
-		}
 		var p ledger.Process
-		known, err := r.ledger.Get(o.RunnerRef, ledger.ProcessFile, &p)
+		known, err := run.Get(ledger.ProcessFile, &p)
+		if errors.Is(err, ledger.ErrUnsealed) || h.Held && h.Shim == 0 {
+			return r.finish(run, task.EffectUncertain, "it left no result that counts: the ledger has a process or a claim for it without the runner's seal, of another program or an earlier version", receipt{StartedAt: o.StartedAt})
+		}
 		if err == nil && known && !told {
 			told = true
 			err = r.report(&taskapi.RunnerReportParams{RunnerRef: o.RunnerRef, Event: taskapi.RunnerSpawned, PID: p.PID})
@@ -257,54 +240,102 @@ func (r *runner) account(o *taskapi.RunnerOrder) error {
 		if err != nil {
 			return err
 		}
-		if held {
+		// Without its claim, it is still on record with its shim.
+		if h.Held || ledger.Running(o.Begun) {
 			if err := r.pause(shimEvery); err != nil {
 				return err
 			}
 			continue
 		}
-		var end result
-		ended, err := r.ledger.Get(o.RunnerRef, ledger.ResultFile, &end)
+		end, found, err := r.result(run)
 		switch {
 		case err != nil:
 			return err
-		case ended:
-			return finish(end.State, "", end.Receipt)
+		case found:
+			return r.finish(run, end.State, "", end.Receipt)
 		case known:
-			return finish(task.EffectUncertain, evidence(r.ledger, o.RunnerRef, &p), receipt{StartedAt: p.At})
-		case !missing:
+			return r.finish(run, task.EffectUncertain, evidence(run, &p), receipt{StartedAt: p.At})
+		case h.There:
 			// Its shim is gone, and it had no process, so it did not run.
-			if err := os.Remove(r.ledger.Path(o.RunnerRef, ledger.ClaimFile)); err != nil {
+			if err := os.Remove(run.Path(ledger.ClaimFile)); err != nil {
 				return err
 			}
 			continue
 		}
-		since, err := r.ledger.Since()
+		since, err := run.Since()
 		if err != nil {
 			return err
 		}
 		if o.StartedAt.Before(since) {
-			return finish(task.EffectUncertain, "the runner's ledger is younger than the start, and knows nothing of it: was it restored from a backup?", receipt{StartedAt: o.StartedAt})
+			return r.finish(run, task.EffectUncertain, "the runner's ledger is younger than the start, and knows nothing of it: was it restored from a backup?", receipt{StartedAt: o.StartedAt})
+		}
+		if err := r.withdraw(run, ended); err != nil {
+			return err
 		}
 		if tries++; tries > maxTries {
-			return finish(task.EffectFailed, "", receipt{StartedAt: o.StartedAt, NotBegun: true, Error: "the runner cannot start a process for it"})
+			return r.finish(run, task.EffectFailed, "", receipt{StartedAt: o.StartedAt, NotBegun: true, Error: "the runner cannot start a process for it"})
 		}
-		if err := r.start(o); err != nil {
+		if ended, err = r.start(o, run); err != nil {
 			return err
 		}
 	}
 }
 
+// finish reports how a run has ended, and removes its files that say no more.
+func (r *runner) finish(run *ledger.Run, state, evidence string, what any) error {
+	text, err := json.Marshal(what)
+	if err != nil {
+		return err
+	}
+	if err := os.RemoveAll(run.Path(ledger.InputsDir)); err != nil {
+		return err
+	}
+	r.o.Say("run %d of %s is %s", run.Run, run.EffectID, state)
+	err = r.report(&taskapi.RunnerReportParams{RunnerRef: run.RunnerRef, Event: taskapi.RunnerFinished, State: state, Evidence: evidence, Receipt: jsontext.Value(text)})
+	if err == nil {
+		os.Remove(run.Path(ledger.StdoutFile)) //nolint:errcheck // it was reported
+		os.Remove(run.Path(ledger.StderrFile)) //nolint:errcheck // it was reported
+	}
+	return err
+}
+
+// result is the result that a run's shim has left. One that somebody else has left is none.
+func (r *runner) result(run *ledger.Run) (end result, found bool, err error) {
+	found, err = run.Get(ledger.ResultFile, &end)
+	if errors.Is(err, ledger.ErrUnsealed) {
+		r.o.Say("run %d of %s: a result does not count: %v", run.Run, run.EffectID, err)
+		err = nil
+	}
+	return end, found, err
+}
+
+// withdraw tells the daemon that the process that waited for a run's command has ended without it, so
+// that another one may begin it. Ended is that process if this runner has seen its end; one that an
+// earlier runner has started says so itself.
+func (r *runner) withdraw(run *ledger.Run, ended string) error {
+	w := ledger.Withdrawal{Process: ended}
+	if ended == "" {
+		found, err := run.Get(ledger.WithdrawnFile, &w)
+		if errors.Is(err, ledger.ErrUnsealed) || err == nil && !found {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return r.report(&taskapi.RunnerReportParams{RunnerRef: run.RunnerRef, Event: taskapi.RunnerWithdrawn, Process: w.Process})
+}
+
 // another returns the report of a run whose number an earlier run had: the files of that one say
 // nothing about it. It returns nil for any other run.
-func another(l *ledger.Ledger, o *taskapi.RunnerOrder) (*taskapi.RunnerReportParams, error) {
-	is, err := l.IsOf(o.RunnerRef, o.StartedAt)
+func another(run *ledger.Run) (*taskapi.RunnerReportParams, error) {
+	is, err := run.IsOf()
 	if err != nil || is {
 		return nil, err
 	}
-	text, err := json.Marshal(receipt{StartedAt: o.StartedAt})
+	text, err := json.Marshal(receipt{StartedAt: run.StartedAt})
 	return &taskapi.RunnerReportParams{
-		RunnerRef: o.RunnerRef, Event: taskapi.RunnerFinished, State: task.EffectUncertain, Receipt: jsontext.Value(text),
+		RunnerRef: run.RunnerRef, Event: taskapi.RunnerFinished, State: task.EffectUncertain, Receipt: jsontext.Value(text),
 		Evidence: "it was not run: the runner's ledger has another run of this number, of before the daemon's state was restored",
 	}, err
 }
@@ -325,8 +356,8 @@ func (r *runner) pause(d time.Duration) error {
 
 // start has a shim run a command, and returns when the shim has ended. The daemon learns of
 // the shim's process before the shim gets its order, so that no process of the run can
-// operate the daemon.
-func (r *runner) start(o *taskapi.RunnerOrder) error {
+// operate the daemon. Ended names the process if it was let begin the command, and did not.
+func (r *runner) start(o *taskapi.RunnerOrder, run *ledger.Run) (ended string, err error) {
 	env := make(map[string]string)
 	for _, name := range append([]string{"HOME", "USER", "LOGNAME", "LANG", "TZ"}, o.Action.EnvFrom...) {
 		for _, v := range r.o.Env {
@@ -335,13 +366,17 @@ func (r *runner) start(o *taskapi.RunnerOrder) error {
 			}
 		}
 	}
-	text, err := json.Marshal(&shimOrder{RunnerOrder: *o, Ledger: r.ledger.Dir(), Env: env})
+	text, err := json.Marshal(&shimOrder{RunnerOrder: *o, Env: env})
 	if err != nil {
-		return err
+		return "", err
+	}
+	own, err := json.Marshal(run)
+	if err != nil {
+		return "", err
 	}
 	from, to, err := os.Pipe()
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer from.Close()
 	cmd := itself("shim")
@@ -353,22 +388,27 @@ func (r *runner) start(o *taskapi.RunnerOrder) error {
 	}
 	to.Close() //nolint:errcheck // the shim has it
 	if err != nil {
-		return err
+		return "", err
 	}
 	name, err := peer.NameOf(cmd.Process.Pid)
 	if err == nil {
-		err = r.report(&taskapi.RunnerReportParams{RunnerRef: o.RunnerRef, Event: taskapi.RunnerWaits, Process: name})
+		_, err = in.Write(own)
 	}
 	if err == nil {
+		err = r.report(&taskapi.RunnerReportParams{RunnerRef: o.RunnerRef, Event: taskapi.RunnerWaits, Process: name})
+	}
+	begun, spawned := err == nil, false
+	if begun {
 		_, err = in.Write(text)
 	}
 	err = errors.Join(err, in.Close())
 	done := make(chan struct{})
 	// If the runner ends first, nobody waits for the shim.
 	go func() {
-		// The shim writes its command's process id.
+		// The shim writes its command's process id, before the command begins.
 		lines := bufio.NewScanner(from)
 		for lines.Scan() {
+			spawned = true
 			if pid, err := strconv.Atoi(lines.Text()); err == nil && pid > 0 {
 				_ = r.report(&taskapi.RunnerReportParams{RunnerRef: o.RunnerRef, Event: taskapi.RunnerSpawned, PID: pid}) // the end says it too
 			}
@@ -378,57 +418,58 @@ func (r *runner) start(o *taskapi.RunnerOrder) error {
 	}()
 	select {
 	case <-done:
-		return err
 	case <-r.ctx.Done():
-		return r.ctx.Err()
+		return "", r.ctx.Err()
 	}
+	if begun && !spawned {
+		return name, nil
+	}
+	return "", err
 }
 
 // kill tells a run's shim to end its command, as soon as there is a shim. The daemon lets no command
 // begin that is to end.
 func (r *runner) kill(ref taskapi.RunnerRef) {
 	for {
-		f, shim, held, err := r.ledger.Holder(ref)
-		if f != nil {
-			f.Close() //nolint:errcheck // it was only looked at
-		}
-		switch {
-		case held && shim > 0:
-			if err := unix.Kill(shim, unix.SIGTERM); err != nil {
-				r.o.Say("cannot end run %d of %s: %v", ref.Run, ref.EffectID, err)
-			}
+		run := r.runs(ref)
+		if run == nil {
 			return
-		case err != nil && !errors.Is(err, fs.ErrNotExist):
+		}
+		h, err := run.Holder()
+		if err == nil && h.Held && h.Shim > 0 {
+			err = unix.Kill(h.Shim, unix.SIGTERM)
+		} else if err == nil && r.pause(shimEvery) == nil {
+			continue
+		}
+		if err != nil {
 			r.o.Say("cannot end run %d of %s: %v", ref.Run, ref.EffectID, err)
-			return
-		case !r.runs(ref) || r.pause(shimEvery) != nil:
-			return
 		}
+		return
 	}
 }
 
-// runs reports whether a run is in the runner's care.
-func (r *runner) runs(ref taskapi.RunnerRef) bool {
+// runs returns a run that is in the runner's care, or nil.
+func (r *runner) runs(ref taskapi.RunnerRef) *ledger.Run {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.running[ref]
 }
 
 // evidence is shown to the person who decides about a run with an unknown outcome.
-func evidence(l *ledger.Ledger, ref taskapi.RunnerRef, p *ledger.Process) string {
+func evidence(run *ledger.Run, p *ledger.Process) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "its command was process %d from %s, and left no result", p.PID, p.At.Format(time.RFC3339))
 	boot, err := peer.Boot()
 	switch {
 	case err == nil && boot != p.Boot:
 		b.WriteString("; the system has started anew since")
-	case l.Lives(ref):
+	case run.Lives(p.Shim):
 		b.WriteString("; a process of it is still there")
 	default:
 		b.WriteString("; no process of it is there any more")
 	}
 	for _, kind := range []string{ledger.StdoutFile, ledger.StderrFile} {
-		if text := tail(l.Path(ref, kind)); text != "" {
+		if text := tail(run.Path(kind)); text != "" {
 			fmt.Fprintf(&b, "\nthe end of what it wrote to std%s:\n%s", kind, text)
 		}
 	}

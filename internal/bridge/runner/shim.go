@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/base/peer"
 	"github.com/openclawos/ocipd/internal/task"
 	"github.com/openclawos/ocipd/internal/task/commandfiles"
@@ -49,34 +50,38 @@ const (
 // shimOrder is the order to a shim.
 type shimOrder struct {
 	taskapi.RunnerOrder
-	Ledger string `json:"ledger"`
 	// Env holds the runner's variables for the command.
 	Env map[string]string `json:"env"`
 }
 
-// Shim runs one command. It reads the order from in, and writes the command's process id to
-// its first extra file. It returns when the result is on disk, or if another shim has the
-// run. A signal on ended ends the command; no other signal may end the process.
+// Shim runs one command. It reads its run in the ledger from in, then the order, and writes the
+// command's process id to its first extra file. It returns when the result is on disk, or if another
+// shim has the run. Without an order, nothing runs and it says so in the ledger. A signal on ended ends the command; no other signal may end the process.
 func Shim(in io.Reader, ended <-chan os.Signal, now func() time.Time) error {
 	unix.CloseOnExec(firstExtra)
 	report := os.NewFile(firstExtra, "report")
 	defer report.Close()
 	var o shimOrder
-	text, err := io.ReadAll(in)
-	if err == nil && len(text) == 0 {
-		return nil // the runner is gone
+	l := new(ledger.Run)
+	said := jsontext.NewDecoder(in)
+	if err := json.UnmarshalDecode(said, l); err != nil {
+		return fmt.Errorf("cannot read which run it is: %w", err)
 	}
-	if err == nil {
-		err = json.Unmarshal(text, &o)
-	}
-	if err != nil {
-		return fmt.Errorf("cannot read what to run: %w", err)
+	if err := json.UnmarshalDecode(said, &o); err != nil {
+		// The runner is gone, or the daemon does not let the command begin.
+		name, failed := peer.NameOf(os.Getpid())
+		if failed == nil {
+			failed = l.Put(ledger.WithdrawnFile, &ledger.Withdrawal{Process: name})
+		}
+		if errors.Is(err, io.EOF) {
+			err = nil
+		}
+		return errors.Join(err, failed)
 	}
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return err
 	}
-	l := ledger.At(o.Ledger)
-	claim, err := l.Claim(o.RunnerRef, o.StartedAt)
+	claim, err := l.Claim()
 	if err != nil {
 		return err
 	}
@@ -103,7 +108,7 @@ func Shim(in io.Reader, ended <-chan os.Signal, now func() time.Time) error {
 	}
 	r.Receipt.TimedOut, r.Receipt.Killed = c.timedOut.Load(), c.killed.Load()
 	r.Receipt.EndedAt = now().UTC()
-	return l.Put(o.RunnerRef, ledger.ResultFile, r)
+	return l.Put(ledger.ResultFile, r)
 }
 
 // clock ends a run after its time limit or on request. If the command has not begun, clock
@@ -164,7 +169,7 @@ func (c *clock) stop() {
 }
 
 // run starts the command and waits for its end. An error means that nothing ran.
-func run(o *shimOrder, l *ledger.Ledger, r *result, report io.Writer, c *clock, now func() time.Time) error {
+func run(o *shimOrder, l *ledger.Run, r *result, report io.Writer, c *clock, now func() time.Time) error {
 	dir, err := folder(o.Bound.Folder)
 	if err != nil {
 		return err
@@ -234,7 +239,7 @@ func itself(args ...string) *exec.Cmd {
 }
 
 // prepare stores the identity of the command's process on disk.
-func prepare(o *shimOrder, l *ledger.Ledger, p *ledger.Process, report io.Writer) (err error) {
+func prepare(o *shimOrder, l *ledger.Run, p *ledger.Process, report io.Writer) (err error) {
 	if p.Name, err = peer.NameOf(p.PID); err != nil {
 		return err
 	}
@@ -244,7 +249,7 @@ func prepare(o *shimOrder, l *ledger.Ledger, p *ledger.Process, report io.Writer
 	if p.Boot, err = peer.Boot(); err != nil {
 		return err
 	}
-	if err := l.Put(o.RunnerRef, ledger.ProcessFile, p); err != nil {
+	if err := l.Put(ledger.ProcessFile, p); err != nil {
 		return err
 	}
 	fmt.Fprintln(report, p.PID) // the runner may be gone, and the file says it
@@ -314,14 +319,14 @@ func folder(name string) (*os.File, error) {
 
 // environment is the command's environment: the approved variables, the runner's variables
 // that it names, its mark, a PATH, and the user's variables.
-func environment(o *shimOrder, l *ledger.Ledger) map[string]string {
+func environment(o *shimOrder, l *ledger.Run) map[string]string {
 	env := map[string]string{"PATH": commandfiles.Path}
 	maps.Copy(env, o.Env)
 	maps.Copy(env, o.Action.Env)
 	// Set last, so that no other variable replaces the daemon's.
 	env["OCIPD_TASK"], env[ledger.MarkName] = o.TaskID, ledger.Mark(o.RunnerRef)
 	if len(o.Bound.Inputs) > 0 {
-		env["OCIPD_INPUTS"] = filepath.Join(l.Path(o.RunnerRef, ledger.InputsDir), filepath.Clean("/"+o.Workspace))
+		env["OCIPD_INPUTS"] = filepath.Join(l.Path(ledger.InputsDir), filepath.Clean("/"+o.Workspace))
 	}
 	return env
 }
@@ -357,10 +362,10 @@ type kept struct {
 	err        error
 }
 
-func capture(o *shimOrder, l *ledger.Ledger, cmd *exec.Cmd) (*outputs, error) {
+func capture(o *shimOrder, l *ledger.Run, cmd *exec.Cmd) (*outputs, error) {
 	outs := &outputs{}
 	one := func(kind string) (*kept, *os.File, error) {
-		file, err := os.OpenFile(l.Path(o.RunnerRef, kind), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+		file, err := os.OpenFile(l.Path(kind), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/api/members"
+	"github.com/openclawos/ocipd/internal/base/peer"
 	"github.com/openclawos/ocipd/internal/task"
 	"github.com/openclawos/ocipd/internal/task/ledger"
 	"github.com/openclawos/ocipd/internal/task/taskapi"
@@ -51,9 +53,9 @@ func TestMain(m *testing.M) {
 const secretValue = "s3cr3t-value-123456"
 
 // shimmed runs a command in its own shim. It returns the result and the ledger.
-func shimmed(t *testing.T, change func(o *shimOrder), args ...string) (result, *ledger.Ledger, taskapi.RunnerRef) {
+func shimmed(t *testing.T, change func(o *shimOrder), args ...string) (result, *ledger.Run) {
 	t.Helper()
-	l, err := ledger.Open(t.TempDir(), time.Now())
+	l, err := ledger.Open(t.TempDir(), []byte("the key of a test"), time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +63,7 @@ func shimmed(t *testing.T, change func(o *shimOrder), args ...string) (result, *
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := &shimOrder{Ledger: l.Dir(), Env: map[string]string{"TOKEN": secretValue}}
+	o := &shimOrder{Env: map[string]string{"TOKEN": secretValue}}
 	o.RunnerRef = taskapi.RunnerRef{TaskID: "tsk_1", EffectID: "eff_1", Run: 1}
 	o.Workspace, o.Action = t.TempDir(), task.Action{Argv: []string{"sh", "-c", "true"}, EnvFrom: []string{"TOKEN"}}
 	o.Bound = task.Bound{Exe: task.Program{Path: sh, SHA256: strings.TrimPrefix(digestOf(t, sh), "sha256:")}}
@@ -69,6 +71,11 @@ func shimmed(t *testing.T, change func(o *shimOrder), args ...string) (result, *
 		t.Fatal(err)
 	}
 	change(o)
+	run := l.Of(o.RunnerRef, o.StartedAt)
+	own, err := json.Marshal(run)
+	if err != nil {
+		t.Fatal(err)
+	}
 	text, err := json.Marshal(o)
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +87,7 @@ func shimmed(t *testing.T, change func(o *shimOrder), args ...string) (result, *
 	defer read.Close()
 	defer write.Close()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], append([]string{"runner", "shim"}, args...)...)
-	cmd.Stdin, cmd.ExtraFiles = strings.NewReader(string(text)), []*os.File{write}
+	cmd.Stdin, cmd.ExtraFiles = strings.NewReader(string(own)+string(text)), []*os.File{write}
 	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0")
 	var said strings.Builder
 	cmd.Stderr = &said
@@ -94,10 +101,10 @@ func shimmed(t *testing.T, change func(o *shimOrder), args ...string) (result, *
 		t.Fatalf("the shim: %v %s", err, said.String())
 	}
 	var r result
-	if known, err := l.Get(o.RunnerRef, ledger.ResultFile, &r); err != nil || !known {
+	if known, err := run.Get(ledger.ResultFile, &r); err != nil || !known {
 		t.Fatalf("no result: %v", err)
 	}
-	return r, l, o.RunnerRef
+	return r, run
 }
 
 func digestOf(t *testing.T, name string) string {
@@ -137,7 +144,7 @@ func TestLooksAtFilesAlone(t *testing.T) {
 			t.Run(tt.name+" as "+as, func(t *testing.T) {
 				t.Parallel()
 				elsewhere := t.TempDir()
-				r, _, _ := shimmed(t, func(o *shimOrder) {
+				r, _ := shimmed(t, func(o *shimOrder) {
 					name := filepath.Join(o.Workspace, "in")
 					if as == "input elsewhere" {
 						name = filepath.Join(elsewhere, "in")
@@ -160,7 +167,7 @@ func TestLooksAtFilesAlone(t *testing.T) {
 		}
 	}
 	// With unchanged files, the command runs.
-	r, _, _ := shimmed(t, func(o *shimOrder) {
+	r, _ := shimmed(t, func(o *shimOrder) {
 		name := filepath.Join(o.Workspace, "in")
 		if err := os.WriteFile(name, []byte("text"), 0o600); err != nil {
 			t.Fatal(err)
@@ -177,7 +184,7 @@ func TestInputsAreCopies(t *testing.T) {
 	t.Parallel()
 	elsewhere := put(t, "other", []byte("OTHER "), 0o600)
 	var work string
-	r, l, ref := shimmed(t, func(o *shimOrder) {
+	r, run := shimmed(t, func(o *shimOrder) {
 		work = o.Workspace
 		name := filepath.Join(o.Workspace, "sub", "in")
 		if err := os.Mkdir(filepath.Dir(name), 0o700); err != nil {
@@ -195,7 +202,7 @@ func TestInputsAreCopies(t *testing.T) {
 	if r.State != task.EffectDone || r.Receipt.Stdout.Text != "GOOD GOOD OTHER GOOD EVIL\n" {
 		t.Errorf("got %+v", r)
 	}
-	if _, err := os.Stat(filepath.Join(l.Path(ref, ledger.InputsDir), work, "sub", "in")); err != nil {
+	if _, err := os.Stat(filepath.Join(run.Path(ledger.InputsDir), work, "sub", "in")); err != nil {
 		t.Error(err)
 	}
 }
@@ -218,7 +225,7 @@ func TestWhatACommandNames(t *testing.T) {
 		for _, word := range []string{"in", "--file=in", "./in"} {
 			t.Run(name+" "+word, func(t *testing.T) {
 				t.Parallel()
-				r, _, _ := shimmed(t, func(o *shimOrder) {
+				r, _ := shimmed(t, func(o *shimOrder) {
 					o.Action.Argv, o.Compensation = append(o.Action.Argv, "sh", word), tt.compensation
 					name := filepath.Join(o.Bound.Folder, "in")
 					if tt.there != "" {
@@ -241,7 +248,7 @@ func TestWhatACommandNames(t *testing.T) {
 // An endless input is not copied.
 func TestInputsHaveALimit(t *testing.T) {
 	t.Parallel()
-	r, _, _ := shimmed(t, func(o *shimOrder) {
+	r, _ := shimmed(t, func(o *shimOrder) {
 		name := filepath.Join(o.Workspace, "large")
 		if err := os.WriteFile(name, nil, 0o600); err != nil {
 			t.Fatal(err)
@@ -259,7 +266,7 @@ func TestInputsHaveALimit(t *testing.T) {
 // A run can also be ended while the approved files are being checked.
 func TestEndedWhileItLooks(t *testing.T) {
 	t.Parallel()
-	r, _, _ := shimmed(t, func(o *shimOrder) {
+	r, _ := shimmed(t, func(o *shimOrder) {
 		name := filepath.Join(o.Workspace, "large")
 		if err := os.WriteFile(name, nil, 0o700); err != nil {
 			t.Fatal(err)
@@ -278,7 +285,7 @@ func TestEndedWhileItLooks(t *testing.T) {
 // An effect cannot set the daemon's own variables for its command.
 func TestMarkStands(t *testing.T) {
 	t.Parallel()
-	r, _, _ := shimmed(t, func(o *shimOrder) {
+	r, _ := shimmed(t, func(o *shimOrder) {
 		o.Action.Argv[2] = `tr '\0' '\n' </proc/$$/environ | grep OCIPD_`
 		o.Action.Env = map[string]string{"OCIPD_EFFECT": "zzz", "OCIPD_TASK": "zzz"}
 		o.Env["OCIPD_EFFECT"] = "zzz"
@@ -313,12 +320,12 @@ func TestKept(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			r, l, ref := shimmed(t, func(o *shimOrder) { o.Action.Argv[2] = tt.script })
-			file, err := os.ReadFile(l.Path(ref, ledger.StdoutFile))
+			r, run := shimmed(t, func(o *shimOrder) { o.Action.Argv[2] = tt.script })
+			file, err := os.ReadFile(run.Path(ledger.StdoutFile))
 			if err != nil {
 				t.Fatal(err)
 			}
-			evidence := evidence(l, ref, &ledger.Process{PID: 1, At: time.Now()})
+			evidence := evidence(run, &ledger.Process{PID: 1, At: time.Now()})
 			for what, text := range map[string]string{"receipt": r.Receipt.Stdout.Text, "file": string(file), "evidence": evidence} {
 				if strings.Contains(text, "s3cr3t") || strings.Contains(text, "123456") {
 					t.Errorf("the %s tells a secret: …%s", what, text[max(0, len(text)-200):])
@@ -357,7 +364,7 @@ func TestBeginsInItsFolder(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var folder string
-			r, _, _ := shimmed(t, func(o *shimOrder) {
+			r, _ := shimmed(t, func(o *shimOrder) {
 				o.Action.Argv[2] = "pwd -P"
 				if tc.change == nil {
 					o.Bound.Folder = ""
@@ -419,7 +426,7 @@ func TestOutputThatOthersHaveOpen(t *testing.T) {
 		t.Cleanup(func() { _ = out.Close() })
 		_ = os.WriteFile(filepath.Join(dir, "held"), nil, 0o600)
 	}()
-	r, _, _ := shimmed(t, func(o *shimOrder) {
+	r, _ := shimmed(t, func(o *shimOrder) {
 		o.Action.TimeoutS = 5
 		o.Action.Argv[2] = "echo said; echo $$ > " + dir + "/part; mv " + dir + "/part " + dir + "/pid; until [ -e " + dir + "/held ]; do :; done"
 	})
@@ -432,24 +439,70 @@ func TestOutputThatOthersHaveOpen(t *testing.T) {
 // is not reported for the second, whose outcome is a person's to settle.
 func TestNumberOfAnEarlierRun(t *testing.T) {
 	start := time.Now()
-	_, l, ref := shimmed(t, func(o *shimOrder) { o.StartedAt = start })
+	_, run := shimmed(t, func(o *shimOrder) { o.StartedAt = start })
+	of := func(number int, started time.Time) *ledger.Run {
+		ref := run.RunnerRef
+		ref.Run = number
+		return ledger.At(run.Ledger, []byte("the key of a test")).Of(ref, started)
+	}
 	for _, tc := range []struct {
 		started time.Time
 		other   bool
 	}{{start.UTC(), false}, {start.Add(time.Second), true}, {start.Add(-time.Second), true}} {
-		report, err := another(l, &taskapi.RunnerOrder{RunnerRef: ref, StartedAt: tc.started})
+		report, err := another(of(1, tc.started))
 		if err != nil || (report != nil) != tc.other || report != nil && report.State != task.EffectUncertain {
 			t.Errorf("started %s after: %+v, %v", tc.started.Sub(start), report, err)
 		}
+		// Without its claim, its result is still no other's.
+		var r result
+		if known, err := of(1, tc.started).Get(ledger.ResultFile, &r); known == tc.other || errors.Is(err, ledger.ErrUnsealed) != tc.other {
+			t.Errorf("started %s after: the result counts: %v, %v", tc.started.Sub(start), known, err)
+		}
 	}
-	if report, err := another(l, &taskapi.RunnerOrder{RunnerRef: taskapi.RunnerRef{TaskID: "tsk_1", EffectID: "eff_1", Run: 2}, StartedAt: start}); report != nil || err != nil {
+	if report, err := another(of(2, start)); report != nil || err != nil {
 		t.Errorf("a new number: %+v, %v", report, err)
 	}
 	// An earlier version has claimed it.
-	if err := os.WriteFile(l.Path(ref, ledger.ClaimFile), []byte("7\n"), 0o600); err != nil {
+	if err := os.WriteFile(run.Path(ledger.ClaimFile), []byte("7\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if report, err := another(l, &taskapi.RunnerOrder{RunnerRef: ref, StartedAt: start.Add(time.Minute)}); report == nil || err != nil {
+	if report, err := another(of(1, start.Add(time.Minute))); report == nil || err != nil {
 		t.Errorf("claimed by an earlier version: %+v, %v", report, err)
+	}
+}
+
+// A shim without an order, or with a part of one, runs nothing and says so under the run's seal. What
+// anybody else says in its place does not count.
+func TestNoOrder(t *testing.T) {
+	t.Parallel()
+	for _, order := range []string{"", `{"task_id":"tsk_1","comm`} {
+		l, err := ledger.Open(t.TempDir(), []byte("the key of a test"), time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		run := l.Of(taskapi.RunnerRef{TaskID: "tsk_1", EffectID: "eff_1", Run: 1}, time.Now())
+		own, err := json.Marshal(run)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "runner", "shim")
+		cmd.Stdin, cmd.Env = strings.NewReader(string(own)+order), append(os.Environ(), "GORACE=atexit_sleep_ms=0")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		name, err := peer.NameOf(cmd.Process.Pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Wait(); (err == nil) != (order == "") {
+			t.Errorf("with %q: %v", order, err)
+		}
+		var w ledger.Withdrawal
+		if found, err := run.Get(ledger.WithdrawnFile, &w); !found || err != nil || w.Process != name {
+			t.Errorf("with %q, %s withdraws: %v %+v %v", order, name, found, w, err)
+		}
+		if h, err := run.Holder(); h.There || err != nil {
+			t.Errorf("with %q, the run is claimed: %v", order, err)
+		}
 	}
 }

@@ -118,6 +118,8 @@ var readings = map[string]reading{
 	"task circuit.closed":      {},
 	"task effect.planned":      {},
 	"task effect.started":      {},
+	"task effect.begun":        {},
+	"task effect.withdrawn":    {},
 	"task effect.spawned":      {},
 	"task effect.finished":     {of: finished},
 	"task effect.unknown":      {kind: kindFailed},

@@ -1,6 +1,7 @@
 package keyring
 
 import (
+	"crypto/hkdf"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -107,6 +108,20 @@ func (r *Rows) Done() error {
 // are. They are then sealed with a new key.
 func (r *Rows) HowToAccept() string {
 	return "(umask 077; echo '{\"accept\":true}' > " + shellQuote(r.file()) + ")"
+}
+
+// LedgerKey returns the key that seals the files of the runner's ledger: it is made of that of the
+// rows in a directory, and does not tell it.
+func LedgerKey(dir string) ([]byte, error) {
+	rows, err := ReadRows(dir)
+	if err != nil {
+		return nil, err
+	}
+	key, err := hkdf.Expand(sha256.New, rows.Key(), "ocipd runner ledger", sha256.Size)
+	if err != nil {
+		return nil, fmt.Errorf("cannot derive the key of the runner's ledger: %w", err)
+	}
+	return key, nil
 }
 
 // RowKey returns a function that opens the key of rows in a directory, as [OpenRows] does.

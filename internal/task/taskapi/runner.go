@@ -12,10 +12,11 @@ import (
 // There is one such process at a time.
 type RunnerAttachParams struct{}
 
-// RunnerChunk is one instruction to a runner. The first one has the directory of the ledger;
-// the others name a command to run or to end.
+// RunnerChunk is one instruction to a runner. The first one has the directory of the ledger, and the
+// key that seals its files; the others name a command to run or to end.
 type RunnerChunk struct {
 	Directory string       `json:"directory,omitzero"`
+	Key       []byte       `json:"key,omitzero"`
 	Run       *RunnerOrder `json:"run,omitempty"`
 	Kill      *RunnerRef   `json:"kill,omitempty"`
 }
@@ -36,21 +37,24 @@ type RunnerOrder struct {
 	// Compensation is set for a command that undoes another one.
 	Compensation bool      `json:"compensation,omitzero"`
 	StartedAt    time.Time `json:"started_at"`
+	// Begun names the process that was let begin the command, as far as it is on record.
+	Begun string `json:"begun,omitzero"`
 }
 
-// The reports of a runner: a process waits to start the command, the command has a process,
-// and the command ended.
+// The reports of a runner: a process waits to start the command, it has ended without the command,
+// the command has a process, and the command ended.
 const (
-	RunnerWaits    = "waits"
-	RunnerSpawned  = "spawned"
-	RunnerFinished = "finished"
+	RunnerWaits     = "waits"
+	RunnerWithdrawn = "withdrawn"
+	RunnerSpawned   = "spawned"
+	RunnerFinished  = "finished"
 )
 
 // RunnerReportParams is a runner's report of a run (runner.report).
 type RunnerReportParams struct {
 	RunnerRef
-	Event    string         `json:"event" is:"required words=waits|spawned|finished" doc:"A process waits to start the command, the command has a process, or it ended."`
-	Process  string         `json:"process,omitzero" is:"max=64" doc:"The waiting process, by its pid and start. Required with waits."`
+	Event    string         `json:"event" is:"required words=waits|withdrawn|spawned|finished" doc:"A process waits to start the command, it has ended without the command, the command has a process, or it ended."`
+	Process  string         `json:"process,omitzero" is:"max=64" doc:"The waiting process, by its pid and start. Required with waits and withdrawn."`
 	PID      int            `json:"pid,omitzero" doc:"The command's process. Required with spawned."`
 	State    string         `json:"state,omitzero" is:"words=done|failed|outcome_unknown" doc:"The outcome. Required with finished."`
 	Evidence string         `json:"evidence,omitzero" is:"max=16384" doc:"The known facts about a run with an unknown outcome."`
@@ -60,7 +64,7 @@ type RunnerReportParams struct {
 // Rules reports faults between members.
 func (p *RunnerReportParams) Rules() (f api.Fields) {
 	switch {
-	case p.Event == RunnerWaits && p.Process == "":
+	case (p.Event == RunnerWaits || p.Event == RunnerWithdrawn) && p.Process == "":
 		f.Add("process", "required")
 	case p.Event == RunnerSpawned && p.PID < 1:
 		f.Add("pid", "required")

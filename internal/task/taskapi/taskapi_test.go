@@ -134,7 +134,7 @@ func TestTagsFollowTask(t *testing.T) {
 		{GrantParams{}, "Bind", task.Binds(), 0},
 		{FinishEffectParams{}, "Outcome", outcomes, 0},
 		{SettleEffectParams{}, "Outcome", outcomes, 0},
-		{RunnerReportParams{}, "Event", []string{RunnerWaits, RunnerSpawned, RunnerFinished}, 0},
+		{RunnerReportParams{}, "Event", []string{RunnerWaits, RunnerWithdrawn, RunnerSpawned, RunnerFinished}, 0},
 		{RunnerReportParams{}, "State", append(outcomes, task.EffectUncertain), 0},
 		{CreateParams{}, "Title", nil, task.MaxTitle},
 		{CreateParams{}, "Labels", nil, task.MaxLabels},

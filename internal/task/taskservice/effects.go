@@ -177,7 +177,7 @@ func orderOf(at *task.Task, e *task.Effect, r *task.Run) (o RunOrder, pair task.
 			return o, pair, err
 		}
 	}
-	o = RunOrder{TaskID: at.ID, EffectID: e.ID, Run: r.Number, Workspace: at.Workspace, Compensation: r.Compensation, StartedAt: r.StartedAt, KillAsked: r.KillAsked}
+	o = RunOrder{TaskID: at.ID, EffectID: e.ID, Run: r.Number, Workspace: at.Workspace, Compensation: r.Compensation, StartedAt: r.StartedAt, KillAsked: r.KillAsked, Begun: r.Begun}
 	action, bound := e.Command, pair.Command
 	if r.Compensation {
 		action, bound = e.Compensation, pair.Compensation
@@ -232,9 +232,10 @@ func (t *Tasks) Restored(ctx context.Context) error {
 }
 
 // Waiting refuses to let the command of a run begin that is not on record as started, or could not
-// be started now. Such a run ends.
-func (t *Tasks) Waiting(ctx context.Context, taskID, effect string, run int) error {
-	begin := task.BeginRun{EffectID: effect, Run: run}
+// be started now, or that another process may have begun. Such a run ends. The process is on record
+// before this returns.
+func (t *Tasks) Waiting(ctx context.Context, taskID, effect string, run int, process string) error {
+	begin := task.BeginRun{EffectID: effect, Run: run, Process: process}
 	out, _, err := t.act(ctx, taskID, daemonActor(), func(at *task.Task) (_ task.Command, err error) {
 		if e := at.Effect(effect); e != nil && e.Run(run) != nil {
 			begin.Signed, err = t.o.Approvals().Stands(ctx, e.Run(run).ApprovalID)
@@ -256,10 +257,23 @@ func (t *Tasks) Spawned(ctx context.Context, taskID, effect string, run, pid int
 	return err
 }
 
-// Finished is the runner's word of how a run ended: done, failed or outcome_unknown.
-func (t *Tasks) Finished(ctx context.Context, taskID, effect string, run int, state, evidence string, receipt jsontext.Value) error {
-	_, _, err := t.act(ctx, taskID, daemonActor(), always(task.FinishRun{EffectID: effect, Run: run, State: state, Evidence: evidence, Receipt: receipt}), nil)
+// Withdrawn is the runner's word that a process that waited for the command of a run ended without it.
+func (t *Tasks) Withdrawn(ctx context.Context, taskID, effect string, run int, process string) error {
+	_, _, err := t.act(ctx, taskID, daemonActor(), always(task.WithdrawRun{EffectID: effect, Run: run, Process: process}), nil)
 	return err
+}
+
+// Finished is the runner's word of how a run ended: done, failed or outcome_unknown. It counts for a
+// run that the daemon has let begin; the outcome of any other is unknown then.
+func (t *Tasks) Finished(ctx context.Context, taskID, effect string, run int, state, evidence string, receipt jsontext.Value) error {
+	out, _, err := t.act(ctx, taskID, daemonActor(), always(task.FinishRun{EffectID: effect, Run: run, State: state, Evidence: evidence, Receipt: receipt}), nil)
+	if err != nil {
+		return err
+	}
+	if r := out.Task.Effect(effect).Run(run); r.State != state {
+		return api.Errorf(api.Conflict, "run %d of effect %s is not %s: %s", run, effect, state, r.Evidence)
+	}
+	return nil
 }
 
 // KillEffect answers task.kill_effect: it has the runner end a command. Without a runner, the next

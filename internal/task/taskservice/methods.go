@@ -293,7 +293,8 @@ func (s *Session) SettleEffect(ctx context.Context, p *taskapi.SettleEffectParam
 	build := func(at *task.Task) (task.Command, error) {
 		if e := at.Effect(p.EffectID); e != nil && s.t.o.Runner != nil {
 			for i := range e.Runs {
-				if n := e.Runs[i].Number; e.Runs[i].State == task.EffectUncertain && (p.Run == 0 || p.Run == n) && s.t.o.Runner.Lives(RunOrder{TaskID: at.ID, EffectID: e.ID, Run: n}) {
+				r := &e.Runs[i]
+				if r.State == task.EffectUncertain && (p.Run == 0 || p.Run == r.Number) && s.t.o.Runner.Lives(RunOrder{TaskID: at.ID, EffectID: e.ID, Run: r.Number, StartedAt: r.StartedAt, Begun: r.Begun}) {
 					return nil, s.t.refused(at, s.as(ctx, p.TaskID), &task.World{}, &task.Refusal{Code: task.EffectInFlight, Message: "a process of the run is still there"})
 				}
 			}

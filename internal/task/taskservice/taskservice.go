@@ -104,6 +104,8 @@ type RunOrder struct {
 	StartedAt        time.Time
 	// KillAsked is set once a person wants the run ended.
 	KillAsked bool
+	// Begun names the process that was let begin the command.
+	Begun string
 }
 
 // Options are the dependencies of the tasks.
