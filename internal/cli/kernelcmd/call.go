@@ -72,6 +72,9 @@ func NewCall(p *cli.Process) *cobra.Command {
 			if f.token != "" && (f.operator || f.app != "" || f.manifest != "") {
 				return cli.Usagef("cannot use --token-file together with --operator, --app or --manifest: a grant speaks for an agent or an actor, on the kernel socket")
 			}
+			if args[0] == "runner.attach" {
+				return cli.Usagef("cannot call runner.attach: it tells the key of the runner's ledger, which only `ocipd runner` takes and keeps to itself")
+			}
 			if needsToken(args[0]) && f.token == "" {
 				return cli.Usagef("cannot call %s without a grant's token: name its file with --token-file", args[0])
 			}

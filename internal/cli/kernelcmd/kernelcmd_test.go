@@ -36,6 +36,18 @@ func TestOnOperator(t *testing.T) {
 	}
 }
 
+// The key of the runner's ledger is not printed: this program is the runner's too, so the daemon would
+// tell it.
+func TestCallIsNotTheRunner(t *testing.T) {
+	c := NewCall(&cli.Process{Stdout: new(bytes.Buffer)})
+	for _, args := range [][]string{{"runner.attach"}, {"runner.attach", "{}", "--operator"}, {"runner.attach", "--kernel"}} {
+		c.SetArgs(args)
+		if err := c.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), "cannot call runner.attach") {
+			t.Errorf("call %q: %v", args, err)
+		}
+	}
+}
+
 func TestStatusShowsNothingHostile(t *testing.T) {
 	var out bytes.Buffer
 	s := &command{&cli.Process{Stdout: &out}}
