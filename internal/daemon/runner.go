@@ -221,9 +221,9 @@ func (r *runners) report(ctx context.Context, p api.Peer, said *taskapi.RunnerRe
 		}
 		return api.OK{OK: true}, r.waits(said)
 	case taskapi.RunnerWithdrawn:
-		return api.OK{OK: true}, t.Withdrawn(ctx, said.TaskID, said.EffectID, said.Run, said.Process)
+		return api.OK{OK: true}, t.Spawned(ctx, said.TaskID, said.EffectID, said.Run, 0, said.Process)
 	case taskapi.RunnerSpawned:
-		return api.OK{OK: true}, t.Spawned(ctx, said.TaskID, said.EffectID, said.Run, said.PID)
+		return api.OK{OK: true}, t.Spawned(ctx, said.TaskID, said.EffectID, said.Run, said.PID, "")
 	default:
 		return api.OK{OK: true}, t.Finished(ctx, said.TaskID, said.EffectID, said.Run, said.State, said.Evidence, said.Receipt)
 	}

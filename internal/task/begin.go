@@ -91,10 +91,13 @@ func (c BeginRun) decide(d *draft) error {
 	return nil
 }
 
-// Spawned says that the runner has started the process of a run.
+// Spawned says that the runner has started the process of a run, or that the process which waited for
+// the command has ended without it, so that another one may begin it.
 type Spawned struct {
 	EffectID string
 	Run, PID int
+	// Withdrawn names the process that has ended.
+	Withdrawn string
 }
 
 func (c Spawned) decide(d *draft) error {
@@ -102,33 +105,16 @@ func (c Spawned) decide(d *draft) error {
 	if err != nil {
 		return err
 	}
-	if r.State != EffectStarted || r.PID != 0 {
+	switch {
+	case r.State != EffectStarted || r.PID != 0 || c.Withdrawn != "" && (r.Withdrawn || r.Begun != c.Withdrawn):
 		d.out.Touched, d.out.Replayed = nil, true
-		return nil
+	case c.Withdrawn != "":
+		r.Withdrawn = true
+		d.event("effect.withdrawn").made("effect_id", c.EffectID).made("run", c.Run).made("process", c.Withdrawn)
+	default:
+		r.PID = c.PID
+		d.event("effect.spawned").made("effect_id", c.EffectID).made("run", c.Run).made("pid", c.PID)
 	}
-	r.PID = c.PID
-	d.event("effect.spawned").made("effect_id", c.EffectID).made("run", c.Run).made("pid", c.PID)
-	return nil
-}
-
-// WithdrawRun is the runner's word that the process that waited for the command of a run has ended
-// without it. Another one may begin it.
-type WithdrawRun struct {
-	EffectID, Process string
-	Run               int
-}
-
-func (c WithdrawRun) decide(d *draft) error {
-	e, r, err := d.runOf(c.EffectID, c.Run)
-	if err != nil {
-		return err
-	}
-	if r.State != EffectStarted || r.PID != 0 || r.Withdrawn || c.Process == "" || r.Begun != c.Process {
-		d.out.Touched, d.out.Replayed = nil, true
-		return nil
-	}
-	r.Withdrawn = true
-	d.event("effect.withdrawn").made("effect_id", e.ID).made("run", r.Number).made("process", c.Process)
 	return nil
 }
 

@@ -13,7 +13,7 @@ func TestRunBeginsOnce(t *testing.T) {
 		return BeginRun{Run: run, Process: process, Signed: true}
 	}
 	ends := func(state string) Command { return FinishRun{Run: run, State: state} }
-	withdraw := func(process string) Command { return WithdrawRun{Run: run, Process: process} }
+	withdraw := func(process string) Command { return Spawned{Run: run, Withdrawn: process} }
 	spawned := Spawned{Run: run, PID: 9}
 	for _, tt := range []struct {
 		name     string
@@ -44,9 +44,6 @@ func TestRunBeginsOnce(t *testing.T) {
 		for _, c := range tt.said {
 			switch c := c.(type) {
 			case BeginRun:
-				c.EffectID = id
-				d.do(daemon, c)
-			case WithdrawRun:
 				c.EffectID = id
 				d.do(daemon, c)
 			case Spawned:

@@ -70,7 +70,7 @@ func (d *desk) everything() (list []struct {
 		for _, r := range e.Runs[max(0, len(e.Runs)-2):] {
 			for _, process := range []string{"7@1", "8@2"} {
 				add(daemon, BeginRun{EffectID: e.ID, Run: r.Number, Process: process, Signed: true})
-				add(daemon, WithdrawRun{EffectID: e.ID, Run: r.Number, Process: process})
+				add(daemon, Spawned{EffectID: e.ID, Run: r.Number, Withdrawn: process})
 			}
 			add(daemon, Spawned{EffectID: e.ID, Run: r.Number, PID: 7})
 			for _, state := range []string{EffectDone, EffectFailed, EffectUncertain} {
@@ -263,7 +263,7 @@ func shape(t *Task, w *World, now time.Time) string {
 // is enough for it, and what is taken back is in the test of random commands.
 func walked(c Command) bool {
 	switch c := c.(type) {
-	case Claiming, PlanEffect, RecordCheckpoint, WithdrawRun, Spawned:
+	case Claiming, PlanEffect, RecordCheckpoint, Spawned:
 		return false
 	case BeginRun:
 		return c.Process == "7@1"

@@ -2135,6 +2135,7 @@ export type RunnerAttachParams = Record<string, never>;
 
 export interface RunnerChunk {
   directory?: string;
+  key?: string;
   run?: RunnerOrder;
   kill?: RunnerRef;
 }
@@ -2151,6 +2152,7 @@ export interface RunnerOrder {
   bound: TaskBound;
   compensation?: boolean;
   started_at: string;
+  begun?: string;
 }
 
 export interface RunnerRef {
@@ -2169,9 +2171,9 @@ export interface RunnerReportParams {
   effect_id: string;
   /** The run's number. */
   run: number;
-  /** A process waits to start the command, the command has a process, or it ended. */
-  event: "waits" | "spawned" | "finished";
-  /** The waiting process, by its pid and start. Required with waits. */
+  /** A process waits to start the command, it has ended without the command, the command has a process, or it ended. */
+  event: "waits" | "withdrawn" | "spawned" | "finished";
+  /** The waiting process, by its pid and start. Required with waits and withdrawn. */
   process?: string;
   /** The command's process. Required with spawned. */
   pid?: number;
@@ -3270,6 +3272,8 @@ export interface TaskRun {
   role?: string;
   started_at: string;
   ended_at?: string;
+  begun?: string;
+  withdrawn?: boolean;
   pid?: number;
   receipt?: unknown;
   token_hash?: string;

@@ -43,6 +43,7 @@ var hashes = map[string]string{
 	"internal/fleet/frame":        "the header of a frame, which binds its body to it",
 	"internal/fleet/roster":       "the file of a roster",
 	"internal/task":               "on record: salted digests of requests to start an effect",
+	"internal/task/ledger":        "seals of the files of runs",
 	"internal/task/taskservice":   "files of a workspace, keys of requests and tokens. What is on record of files is keyed",
 	"internal/evidence/witness":   "the origin of a log",
 	"test/witnesstest":            "the id of a witness's key",

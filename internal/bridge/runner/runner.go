@@ -358,20 +358,9 @@ func (r *runner) pause(d time.Duration) error {
 // the shim's process before the shim gets its order, so that no process of the run can
 // operate the daemon. Ended names the process if it was let begin the command, and did not.
 func (r *runner) start(o *taskapi.RunnerOrder, run *ledger.Run) (ended string, err error) {
-	env := make(map[string]string)
-	for _, name := range append([]string{"HOME", "USER", "LOGNAME", "LANG", "TZ"}, o.Action.EnvFrom...) {
-		for _, v := range r.o.Env {
-			if value, ok := strings.CutPrefix(v, name+"="); ok {
-				env[name] = value
-			}
-		}
-	}
-	text, err := json.Marshal(&shimOrder{RunnerOrder: *o, Env: env})
-	if err != nil {
-		return "", err
-	}
 	own, err := json.Marshal(run)
-	if err != nil {
+	text, failed := json.Marshal(&shimOrder{RunnerOrder: *o, Env: r.variables(o)})
+	if err := errors.Join(err, failed); err != nil {
 		return "", err
 	}
 	from, to, err := os.Pipe()
@@ -425,6 +414,19 @@ func (r *runner) start(o *taskapi.RunnerOrder, run *ledger.Run) (ended string, e
 		return name, nil
 	}
 	return "", err
+}
+
+// variables are those of the runner that a command gets.
+func (r *runner) variables(o *taskapi.RunnerOrder) map[string]string {
+	env := make(map[string]string)
+	for _, name := range append([]string{"HOME", "USER", "LOGNAME", "LANG", "TZ"}, o.Action.EnvFrom...) {
+		for _, v := range r.o.Env {
+			if value, ok := strings.CutPrefix(v, name+"="); ok {
+				env[name] = value
+			}
+		}
+	}
+	return env
 }
 
 // kill tells a run's shim to end its command, as soon as there is a shim. The daemon lets no command

@@ -39,8 +39,9 @@ func TestOnOperator(t *testing.T) {
 // The key of the runner's ledger is not printed: this program is the runner's too, so the daemon would
 // tell it.
 func TestCallIsNotTheRunner(t *testing.T) {
-	c := NewCall(&cli.Process{Stdout: new(bytes.Buffer)})
 	for _, args := range [][]string{{"runner.attach"}, {"runner.attach", "{}", "--operator"}, {"runner.attach", "--kernel"}} {
+		c := NewCall(&cli.Process{Stdout: new(bytes.Buffer)})
+		c.SilenceUsage = true
 		c.SetArgs(args)
 		if err := c.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), "cannot call runner.attach") {
 			t.Errorf("call %q: %v", args, err)

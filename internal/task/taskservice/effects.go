@@ -251,15 +251,10 @@ func (t *Tasks) Waiting(ctx context.Context, taskID, effect string, run int, pro
 	return nil
 }
 
-// Spawned is the runner's word that a run has a process.
-func (t *Tasks) Spawned(ctx context.Context, taskID, effect string, run, pid int) error {
-	_, _, err := t.act(ctx, taskID, daemonActor(), always(task.Spawned{EffectID: effect, Run: run, PID: pid}), nil)
-	return err
-}
-
-// Withdrawn is the runner's word that a process that waited for the command of a run ended without it.
-func (t *Tasks) Withdrawn(ctx context.Context, taskID, effect string, run int, process string) error {
-	_, _, err := t.act(ctx, taskID, daemonActor(), always(task.WithdrawRun{EffectID: effect, Run: run, Process: process}), nil)
+// Spawned is the runner's word that a run has a process, or that the process that waited for its
+// command, which has the name withdrawn, ended without it.
+func (t *Tasks) Spawned(ctx context.Context, taskID, effect string, run, pid int, withdrawn string) error {
+	_, _, err := t.act(ctx, taskID, daemonActor(), always(task.Spawned{EffectID: effect, Run: run, PID: pid, Withdrawn: withdrawn}), nil)
 	return err
 }
 

@@ -1765,6 +1765,7 @@ class RunStarting(TypedDict):
 
 class RunnerChunk(TypedDict, total=False):
     directory: str
+    key: str
     run: 'RunnerOrder'
     kill: 'RunnerRef'
 
@@ -1784,6 +1785,7 @@ class _RunnerOrder(TypedDict):
 
 class RunnerOrder(_RunnerOrder, total=False):
     compensation: bool
+    begun: str
 
 
 class RunnerRef(TypedDict):
@@ -1802,12 +1804,12 @@ class _RunnerReportParams(TypedDict):
     effect_id: str
     # The run's number.
     run: int
-    # A process waits to start the command, the command has a process, or it ended.
-    event: Literal["waits", "spawned", "finished"]
+    # A process waits to start the command, it has ended without the command, the command has a process, or it ended.
+    event: Literal["waits", "withdrawn", "spawned", "finished"]
 
 
 class RunnerReportParams(_RunnerReportParams, total=False):
-    # The waiting process, by its pid and start. Required with waits.
+    # The waiting process, by its pid and start. Required with waits and withdrawn.
     process: str
     # The command's process. Required with spawned.
     pid: int
@@ -3099,6 +3101,8 @@ class TaskRun(_TaskRun, total=False):
     compensation: bool
     role: str
     ended_at: str
+    begun: str
+    withdrawn: bool
     pid: int
     receipt: Any
     token_hash: str
