@@ -473,15 +473,14 @@ func (c FinishRun) decide(d *draft) error {
 	if r.State != EffectStarted {
 		return refuse(PhaseMismatch, "run %d is %s already", c.Run, r.State)
 	}
-	kind, evidence := "effect.finished", c.Evidence
-	if !r.ran(c.State) {
-		evidence = fmt.Sprintf("the runner says that it is %s, and the daemon has not let it begin", c.State)
-		c.State = EffectUncertain
+	kind, state, evidence := "effect.finished", c.State, c.Evidence
+	if !r.ran(state) {
+		state, evidence = EffectUncertain, fmt.Sprintf("the runner says that it is %s, and the daemon has not let it begin", state)
 	}
-	if c.State == EffectUncertain {
+	if state == EffectUncertain {
 		kind = "effect.unknown"
 	}
-	event := d.ends(e, r, kind, c.State)
+	event := d.ends(e, r, kind, state)
 	event.Texts["evidence"] = evidence
 	if len(c.Receipt) > 0 {
 		event.Digests["receipt"] = c.Receipt

@@ -207,7 +207,7 @@ func run(o *shimOrder, l *ledger.Run, r *result, report io.Writer, c *clock, now
 	}
 	gateRead.Close() //nolint:errcheck // the command has it
 	p := ledger.Process{PID: cmd.Process.Pid, At: now().UTC()}
-	err = prepare(o, l, &p, report)
+	err = prepare(l, &p, report)
 	limit := usualTime
 	if o.Action.TimeoutS > 0 {
 		limit = time.Duration(o.Action.TimeoutS) * time.Second
@@ -239,7 +239,7 @@ func itself(args ...string) *exec.Cmd {
 }
 
 // prepare stores the identity of the command's process on disk.
-func prepare(o *shimOrder, l *ledger.Run, p *ledger.Process, report io.Writer) (err error) {
+func prepare(l *ledger.Run, p *ledger.Process, report io.Writer) (err error) {
 	if p.Name, err = peer.NameOf(p.PID); err != nil {
 		return err
 	}

@@ -127,7 +127,7 @@ func (r *Run) seal(kind string, text []byte) string {
 
 // sealed is a file's text with its seal in its last line.
 func (r *Run) sealed(kind string, text []byte) []byte {
-	return append(append(text[:len(text):len(text)], r.seal(kind, text)...), '\n')
+	return append(append(slices.Clip(text), r.seal(kind, text)...), '\n')
 }
 
 // unsealed is the text of a file that has the run's seal.
