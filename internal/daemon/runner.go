@@ -12,7 +12,6 @@ import (
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/base/peer"
-	"github.com/openclawos/ocipd/internal/config"
 	"github.com/openclawos/ocipd/internal/evidence/keyring"
 	"github.com/openclawos/ocipd/internal/ipc"
 	"github.com/openclawos/ocipd/internal/kernel/registry"
@@ -65,7 +64,7 @@ func (r *runners) Lives(o taskservice.RunOrder) bool {
 
 // ledger opens the runner's ledger.
 func (r *runners) ledger() (*ledger.Ledger, error) {
-	key, err := keyring.LedgerKey(config.KeysPath(r.d.cfg, r.d.database))
+	key, err := keyring.LedgerKey(r.d.places.keys())
 	if err != nil {
 		return nil, err
 	}

@@ -485,7 +485,7 @@ func (c FinishRun) decide(d *draft) error {
 	if len(c.Receipt) > 0 {
 		event.Digests["receipt"] = c.Receipt
 		if r.TokenHash == "" {
-			r.NotBegun = event.ran(c.Receipt) && c.State == EffectFailed
+			r.NotBegun = event.ran(c.Receipt) && state == EffectFailed
 		}
 	}
 	r.Receipt, r.Evidence = c.Receipt, evidence
