@@ -46,6 +46,7 @@ func TestWhatDidNotBeginIsNotUndone(t *testing.T) {
 		d.move(ReadyToResume)
 	}
 	d.do(gate, RunEffect{EffectID: id, Digest: zero})
+	d.do(daemon, BeginRun{EffectID: id, Run: 1, Process: "7@1", Signed: true})
 	d.do(daemon, FinishRun{EffectID: id, Run: 1, State: EffectFailed, Receipt: jsontext.Value(`{"not_begun":true,"error":"no program"}`)})
 	if d.last.Events[0].Now["not_begun"] != true || !d.task.Effect(id).Run(1).NotBegun {
 		t.Errorf("on record is %v", d.last.Events[0])

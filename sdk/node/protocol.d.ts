@@ -3278,6 +3278,8 @@ export interface TaskRun {
   receipt?: unknown;
   token_hash?: string;
   kill_asked?: boolean;
+  not_begun?: boolean;
+  undo_until?: string;
   evidence?: string;
   settled_by?: string;
 }

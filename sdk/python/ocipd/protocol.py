@@ -3107,6 +3107,8 @@ class TaskRun(_TaskRun, total=False):
     receipt: Any
     token_hash: str
     kill_asked: bool
+    not_begun: bool
+    undo_until: str
     evidence: str
     settled_by: str
 
