@@ -66,7 +66,7 @@ func (d *Daemon) logDamaged(found error) {
 	if fault.Seq > 0 {
 		details["record"] = int(fault.Seq)
 	}
-	err := d.kernel.Halt(logCheck, &audit.Record{
+	err := d.kernel.Sending.Halt(logCheck, &audit.Record{
 		ID: d.ids.next(), ActionType: audit.ActionSecurity, Event: "log_damaged", PolicyReason: problem, Details: details,
 	})
 	if err != nil {
@@ -78,7 +78,7 @@ func (d *Daemon) logDamaged(found error) {
 
 // resume ends a pause, for a person who has looked into its cause.
 func (d *Daemon) resume(ctx context.Context, who api.Peer, p *api.PauseParams) (api.PauseResult, error) {
-	result, err := d.kernel.Resume(ctx, who, p)
+	result, err := d.kernel.Sending.Resume(ctx, who, p)
 	if err == nil && result.Changed && p.Scope() == api.PausedAll {
 		for _, notice := range append(d.witnesses.seenBy.resumed(), logNotice) {
 			d.notices.Decided(notice)

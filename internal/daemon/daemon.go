@@ -120,7 +120,7 @@ func New(o Options) (*Daemon, error) {
 	d.evidence = evidence{places: d.places, log: o.Log, newID: d.ids.next}
 	d.witnesses = witnesses{
 		evidence: &d.evidence, recorded: make(chan struct{}), lastWord: lastWord,
-		halt:  func(by string, r *audit.Record) error { return d.kernel.Halt(by, r) },
+		halt:  func(by string, r *audit.Record) error { return d.kernel.Sending.Halt(by, r) },
 		alarm: func(id, title, text string) { d.notices.Alarm(id, title, text) },
 	}
 	return d, nil

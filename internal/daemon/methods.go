@@ -115,7 +115,7 @@ func operatorMethods(d *Daemon) []ipc.Method {
 		ipc.Operator("grant.list", api.Reads, k.GrantList),
 		ipc.OperatorAs("grant.add", api.SignedParams, k.GrantAdd).Fails(api.NotFound, api.Conflict, api.Forbidden),
 		ipc.OperatorAs("grant.revoke", api.Unsigned, k.GrantRevoke).Fails(api.NotFound),
-		ipc.OperatorAs("sending.pause", api.Unsigned, k.Pause).Fails(api.NotFound),
+		ipc.OperatorAs("sending.pause", api.Unsigned, k.Sending.Pause).Fails(api.NotFound),
 		ipc.OperatorAs("sending.resume", api.Signed, d.resume).Fails(api.NotFound, api.Forbidden),
 		ipc.Operator("queue.list", api.Reads, k.QueueList),
 		ipc.OperatorAs("queue.drop", api.Signed, k.QueueDrop).Fails(api.Forbidden),

@@ -33,7 +33,7 @@ func (k inbound) mayBring(in *incoming) error {
 	switch {
 	case err != nil || channel == directory.AgentChannel || owns:
 	case in.app == nil:
-		err = k.reached(channel, in.agent, true)
+		err = registry.Reached(k.apps, k.terms, channel, in.agent, true)
 	default:
 		// A runtime may bring messages of its own channel, and of no other app's.
 		err = k.directory.MayOwn(in.appID, channel)

@@ -43,7 +43,7 @@ func (k *Kernel) newRequests(ctx context.Context) (err error) {
 		},
 		Answers: func(tenant, asked string) (string, error) {
 			digest, err := k.keys(tenant, audit.LabelAnswers, func(b []byte) ([]byte, error) { return append(b, asked...), nil })
-			return digest, k.recordable(err)
+			return digest, recordable(k.log, err)
 		},
 	})
 	return err
@@ -110,10 +110,10 @@ func (s *heldMessage) Takes(decision string) error {
 
 // Preview weighs the message again.
 func (s *heldMessage) Preview(ctx context.Context, now time.Time) (err error) {
-	if s.m, err = s.k.again(ctx, s.r, &s.kept); err != nil {
+	if s.m, err = s.again(ctx); err != nil {
 		return err
 	}
-	if s.st, err = s.k.standing(ctx, s.m, now); err != nil {
+	if s.st, err = s.k.conversations.standing(ctx, s.m, now); err != nil {
 		return err
 	}
 	s.show(ctx, now)
@@ -182,7 +182,7 @@ func (s *heldMessage) onlyShown() error {
 // or neither is.
 func (s *heldMessage) release(ctx context.Context, d *approval.Decision, v *ocip.Verdict, state string) error {
 	k := s.k
-	giveBack, err := k.count(ctx, s.m, s.st, d.Now)
+	giveBack, err := k.conversations.count(ctx, s.m, s.st, d.Now)
 	if err != nil {
 		return err
 	}
@@ -239,7 +239,8 @@ func (s *heldMessage) TakeBack(_ string, revoke func() error) error {
 }
 
 // again prepares a held message anew, as it was when it was weighed.
-func (k *ruleset) again(ctx context.Context, r *approval.Request, kept *keptMessage) (*outgoing, error) {
+func (s *heldMessage) again(ctx context.Context) (*outgoing, error) {
+	k, r, kept := s.k, s.r, &s.kept
 	sender := k.directory.Agent(r.AgentID)
 	if sender == nil || sender.InstanceID != r.Agent || !ofTenant(r, sender) {
 		return nil, api.Errorf(api.Conflict, "agent %s, whose message this is, is no longer configured; deny it, or configure the agent", r.AgentID)
@@ -259,7 +260,7 @@ func (k *ruleset) again(ctx context.Context, r *approval.Request, kept *keptMess
 	if err != nil {
 		return nil, api.Errorf(api.Conflict, "what is said of the address is none any more, so the message cannot go; deny it: %v", err)
 	}
-	if err := k.reach(ctx, m, brought); err != nil {
+	if err := k.addresses.reach(ctx, m, brought); err != nil {
 		return nil, err
 	}
 	if m.to.InstanceID != r.Counterparty || m.target != r.Target {
@@ -275,7 +276,7 @@ func (k *ruleset) again(ctx context.Context, r *approval.Request, kept *keptMess
 		return nil, err
 	}
 	m.hints.ID, m.hints.ConversationID, m.hints.New = r.ExchangeID, "", false
-	denied, err := k.bindTask(ctx, m)
+	denied, err := k.tasks.bind(ctx, m)
 	if err != nil {
 		return nil, err
 	}

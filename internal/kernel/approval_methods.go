@@ -3,8 +3,6 @@ package kernel
 import (
 	"context"
 
-	"github.com/go-json-experiment/json"
-	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/approval"
 	"github.com/openclawos/ocipd/internal/base/mutant"
@@ -24,32 +22,9 @@ func (k *Kernel) ApprovalGet(ctx context.Context, p *api.ApprovalParams) (api.Ap
 	if err != nil {
 		return api.Approval{}, err
 	}
-	rules.locateHeld(ctx, r)
+	rules.addresses.locateHeld(ctx, r)
 	r.Delivery, err = k.releases.State(ctx, r.ApprovalID)
 	return r.Approval, err
-}
-
-// locateHeld updates a request's counterparty, if the configuration has changed it since.
-func (k *ruleset) locateHeld(ctx context.Context, r *approval.Request) {
-	sender := k.directory.Agent(r.AgentID)
-	if r.State != api.ApprovalPending || r.Kind != api.ApprovalOfMessage || sender == nil {
-		return
-	}
-	var (
-		kept     keptMessage
-		metadata map[string]jsontext.Value
-	)
-	if json.Unmarshal(r.Own, &kept) != nil || json.Unmarshal([]byte(kept.Metadata), &metadata) != nil {
-		return
-	}
-	m := &outgoing{speaker: speaker{sender: sender}, destination: destination{key: r.SessionKey, account: kept.Account}}
-	bound, err := k.directory.Brought(m.key, metadata)
-	if err != nil || k.reach(ctx, m, bound) != nil {
-		return
-	}
-	if m.to.Kind != r.CounterpartyKind {
-		r.CounterpartyNow = m.to.Kind
-	}
 }
 
 // Approval returns what became of a message that the app asked for.

@@ -27,7 +27,7 @@ func (k *ruleset) arriveLocally(ctx context.Context, m *outgoing, runID string, 
 		return nil, err
 	}
 	if runID == "" && v.Allowed() {
-		return v, k.binds(ctx, m, a, v, change, now)
+		return v, k.conversations.binds(ctx, m, a, v, change, now)
 	}
 	// The receiver's own record lists the data that reached it and the data that were withheld.
 	v.Shared, v.Withheld = sent.Shared, sent.Told()
@@ -45,7 +45,7 @@ func (k *ruleset) arriveLocally(ctx context.Context, m *outgoing, runID string, 
 	}
 	if v.Allowed() {
 		k.state.EnterLocked(change, v.Exchange)
-		if err := k.binds(ctx, m, a, v, change, now); err != nil {
+		if err := k.conversations.binds(ctx, m, a, v, change, now); err != nil {
 			return nil, err
 		}
 		change.Add(store.Run{ID: runID, AgentID: m.local.ID, SessionKey: m.key, QueuedAt: now})
@@ -65,18 +65,6 @@ func (k *ruleset) meets(ctx context.Context, m *outgoing, sent *ocip.Verdict, no
 	}
 	v, err := k.arrive(ctx, a, now)
 	return a, v, err
-}
-
-// binds enters into a change the obligations that a taken message puts on its receiver, and the
-// causal chain that it continues.
-func (k *ruleset) binds(ctx context.Context, m *outgoing, a *arrival, v *ocip.Verdict, change *store.Change, now time.Time) error {
-	to, from := m.local.InstanceID, m.sender.InstanceID
-	k.state.Owed.EnterLocked(change, to, from, a.owed, v.Owed)
-	if m.approvalID != "" {
-		exchangestate.ReceiveApproved(to, from, v.Chain, now, change)
-		return nil
-	}
-	return k.state.Chains.Receive(ctx, to, from, v.Chain, exchangestate.Answers(&v.Before), k.chainsSince(now), now, change)
 }
 
 // refusedByReceiver records both sides of a message that its receiver, in this daemon, did not
@@ -158,7 +146,7 @@ func (k *ruleset) arrive(ctx context.Context, a *arrival, now time.Time) (*ocip.
 	} else if err != nil {
 		return nil, err
 	}
-	line, err := k.arrived(ctx, a, &e, now)
+	line, err := k.conversations.arrived(ctx, a, &e, now)
 	if err != nil {
 		return nil, err
 	}
@@ -179,7 +167,7 @@ func (k *ruleset) arrive(ctx context.Context, a *arrival, now time.Time) (*ocip.
 		Content: a.content.Inspect(), Passages: a.passages, Rendering: a.rendering, Rules: k.cfg.Rules, Approved: a.approved, Judged: a.judged,
 	}
 	v := ocip.Receive(ctx, m, k.policy)
-	if m.Grants = k.grantsOf(a.agent, &e, v); len(m.Grants) > 0 {
+	if m.Grants = grantsOf(k.grants, k.signers, a.agent, &e, v); len(m.Grants) > 0 {
 		v = ocip.Receive(ctx, m, k.policy)
 	}
 	if !a.local {
@@ -190,25 +178,12 @@ func (k *ruleset) arrive(ctx context.Context, a *arrival, now time.Time) (*ocip.
 
 // receivedRecord is the receiver's record of a verdict.
 func (k *ruleset) receivedRecord(agent *Agent, from ocip.Counterparty, v *ocip.Verdict, key string, content gate.Text) (*audit.Record, error) {
-	r := k.verdictRecord(audit.SideReceiver, agent, v)
+	r := k.records.verdict(audit.SideReceiver, agent, v)
 	r.SessionKey = key
 	r.Counterparty = counterpartyRecord(from.Kind, from.Identity)
 	k.grants.Name(agent.InstanceID, v.Grant, r)
 	if directory.ChannelOf(key) == directory.AgentChannel && k.directory.Local(from.InstanceID) == nil {
 		r.Details[audit.Outside] = true
 	}
-	return r, k.content(r, content)
+	return r, k.records.content(r, content)
 }
-
-// arrived returns the chain of a message that came in. If an agent of this daemon sent it, the
-// daemon knows the chain.
-func (k *ruleset) arrived(ctx context.Context, a *arrival, e *ocip.Exchange, now time.Time) (ocip.Chain, error) {
-	if (a.local || a.shown) && a.chain.ID != "" {
-		return a.chain, nil
-	}
-	return k.state.ArrivedLocked(ctx, a.envelope.SourceAgent.InstanceID, a.key, a.dispatchID, a.chain, e, k.chainsSince(now), now)
-}
-
-// chainsSince returns the earliest time at which a received message still counts as the cause of
-// the agent's next one.
-func (k *ruleset) chainsSince(now time.Time) time.Time { return now.Add(-k.cfg.ChainWindow) }

@@ -114,30 +114,30 @@ type known struct {
 	learned    bool
 }
 
-// outbound is the delivery of a message to the app that owns its channel.
-func (k *ruleset) outbound(m *outgoing, v *ocip.Verdict, auditID string) *outbox.Delivery {
+// toApp is the delivery of a message to the app that owns its channel.
+func (m *outgoing) toApp(p ocip.Policy, names *directory.Directory, v *ocip.Verdict, auditID string) *outbox.Delivery {
 	d := &outbox.Delivery{
-		Generation: m.known.generation, Volatile: m.volatile(k.policy),
+		Generation: m.known.generation, Volatile: m.volatile(p),
 		Message: store.Message{MessageID: store.MessageID{Queue: outbox.ChannelQueue(m.channel)}, DispatchID: m.dispatchID, ExpiresAt: v.Exchange.ExpiresAt},
 		Event:   outbox.Event{Hook: api.MessageSending, From: m.sender.ID, By: m.sender.InstanceID, Tenant: m.sender.TenantID, About: m.about()},
 	}
 	d.About.AuditID = auditID
 	if m.channel == directory.AgentChannel {
-		if host, _ := k.directory.HostOf(m.key); host != "" {
+		if host, _ := names.HostOf(m.key); host != "" {
 			d.Queue = outbox.HostQueue(host)
 		}
 	}
 	return d
 }
 
-// inbound is the delivery of a message between agents of this daemon.
-func (k *ruleset) inbound(to *Agent, runID string, m *outgoing, v *ocip.Verdict, auditID string) *outbox.Delivery {
+// toAgent is the delivery of a message between agents of this daemon.
+func (m *outgoing) toAgent(p ocip.Policy, runID string, v *ocip.Verdict, auditID string) *outbox.Delivery {
 	return &outbox.Delivery{
-		Generation: m.known.generation, Volatile: m.volatile(k.policy),
-		Message: store.Message{MessageID: store.MessageID{Queue: outbox.AgentQueue(to.ID)}, DispatchID: m.dispatchID, ExpiresAt: v.Exchange.ExpiresAt},
+		Generation: m.known.generation, Volatile: m.volatile(p),
+		Message: store.Message{MessageID: store.MessageID{Queue: outbox.AgentQueue(m.local.ID)}, DispatchID: m.dispatchID, ExpiresAt: v.Exchange.ExpiresAt},
 		Event: outbox.Event{
-			Hook: api.MessageReceived, RunID: runID, From: m.sender.ID, For: to.Identified(),
-			About: api.HookContext{AgentID: to.ID, SessionKey: m.key, ChannelID: directory.ChannelOf(m.key), AccountID: m.account, AuditID: auditID},
+			Hook: api.MessageReceived, RunID: runID, From: m.sender.ID, For: m.local.Identified(),
+			About: api.HookContext{AgentID: m.local.ID, SessionKey: m.key, ChannelID: directory.ChannelOf(m.key), AccountID: m.account, AuditID: auditID},
 		},
 	}
 }
@@ -166,7 +166,7 @@ func tellApp(k *ruleset, change *store.Change, told *outbox.Delivery, payload an
 	}
 	err = told.CloseEvent(k.keys, told.Tenant, event)
 	if change.Records[0].DeliveredDigest = told.Digest(); err != nil {
-		return k.recordable(err)
+		return recordable(k.log, err)
 	}
 	told.Enter(change)
 	change.OnDurable(func(receipt store.Receipt) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/approval/pause"
 	"github.com/openclawos/ocipd/internal/kernel/exchangehints"
 	"github.com/openclawos/ocipd/internal/kernel/hooks"
 	"github.com/openclawos/ocipd/internal/ocip"
@@ -55,13 +56,13 @@ func (k *ruleset) prepare(ctx context.Context, m *outgoing) (err error) {
 		m.hints = exchangehints.Hints{MessageType: ocip.AgentGenerated}
 		return nil
 	}
-	if v := k.paused(m); v != nil {
+	if v := m.paused(k.pauses); v != nil {
 		return k.refuseEarly(m, v)
 	}
 	if m.hints, err = exchangehints.Parse(m.metadata["exchange"]); err != nil {
 		return err
 	}
-	if denied, err := k.bindTask(ctx, m); err != nil || denied != nil {
+	if denied, err := k.tasks.bind(ctx, m); err != nil || denied != nil {
 		if denied != nil {
 			err = k.refuseEarly(m, denied)
 		}
@@ -81,12 +82,12 @@ func (k *ruleset) prepare(ctx context.Context, m *outgoing) (err error) {
 // paused returns the denial of a message that a pause stops. A message that the daemon delivers to
 // its own agent is allowed and waits in that agent's queue. A message that the runtime delivers
 // cannot wait.
-func (k *ruleset) paused(m *outgoing) *ocip.Verdict {
+func (m *outgoing) paused(p *pause.Pauses) *ocip.Verdict {
 	to := ""
 	if m.carried && m.local != nil {
 		to = m.local.ID
 	}
-	reason, paused := k.pauses.Reason(m.channel, m.sender.ID, to)
+	reason, paused := p.Reason(m.channel, m.sender.ID, to)
 	if !paused {
 		return nil
 	}
@@ -110,7 +111,7 @@ func (k *ruleset) send(m *outgoing) (api.DispatchResult, error) {
 	}
 	if _, walled := ocip.Wall(m.sender.Identity, m.to); !walled {
 		// Interceptors may have taken time.
-		if v := k.paused(m); v != nil {
+		if v := m.paused(k.pauses); v != nil {
 			return api.DispatchResult{}, k.refuseEarly(m, v)
 		}
 	}
@@ -130,11 +131,11 @@ func (k *ruleset) sendLocked(ctx context.Context, m *outgoing) (api.DispatchResu
 	if result, already, err := k.heldAlready(ctx, m); already || err != nil {
 		return result, err
 	}
-	st, err := k.standing(ctx, m, now)
+	st, err := k.conversations.standing(ctx, m, now)
 	if err != nil {
 		return api.DispatchResult{}, k.exchangeRefused(m, err)
 	}
-	giveBack, err := k.count(ctx, m, st, now)
+	giveBack, err := k.conversations.count(ctx, m, st, now)
 	if err != nil {
 		return api.DispatchResult{}, err
 	}

@@ -26,7 +26,7 @@ func (c *Client) Emit(ctx context.Context, p *api.EmitParams) (api.EmitAnswer, e
 		return api.EmitAnswer{}, api.Invalid([]api.FieldError{{Path: "hookName", Message: "is raised by the daemon alone"}})
 	}
 	return under(c, func(k *ruleset) (api.EmitAnswer, error) {
-		agent, err := k.sender(c.App().ID(), p.Context.AgentID)
+		agent, err := k.addresses.sender(c.App().ID(), p.Context.AgentID)
 		if err != nil {
 			return api.EmitAnswer{}, k.apps.RecordRefusal(c.App(), "sender_refused", err, map[string]any{"hook": hook})
 		}

@@ -5,22 +5,23 @@ import (
 	"strings"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/approval"
 	"github.com/openclawos/ocipd/internal/approval/grants"
 	"github.com/openclawos/ocipd/internal/ocip"
 )
 
 // grantsFor returns the grants that may release a message which is held only for a commitment in
 // its text.
-func (k *ruleset) grantsFor(m *outgoing, st *standing, v *ocip.Verdict) []ocip.Grant {
+func (m *outgoing) grantsFor(all *grants.Grants, signers approval.Signers, e *ocip.Exchange, v *ocip.Verdict) []ocip.Grant {
 	switch {
 	case !v.HeldFor(ocip.CommitmentRequiresHuman) || m.ungranted || m.unconfirmed():
 		return nil
 	case m.waited:
 		return m.under
-	case !k.grants.Some(m.sender.InstanceID):
+	case !all.Some(m.sender.InstanceID):
 		return nil
 	}
-	return k.grants.For(m.wants(&st.exchange), k.signers)
+	return all.For(m.wants(e), signers)
 }
 
 // wants describes the message for the search of a grant that covers it.
@@ -42,11 +43,11 @@ func partyOf(c *ocip.Counterparty) *grants.Party {
 
 // grantsOf returns the grants of the exchange that a message arrives in, if the message asks for a
 // commitment.
-func (k *ruleset) grantsOf(agent *Agent, e *ocip.Exchange, v *ocip.Verdict) []ocip.Grant {
-	if !v.Exchange.AwaitsCommitment || !k.grants.Some(e.Agent) {
+func grantsOf(all *grants.Grants, signers approval.Signers, agent *Agent, e *ocip.Exchange, v *ocip.Verdict) []ocip.Grant {
+	if !v.Exchange.AwaitsCommitment || !all.Some(e.Agent) {
 		return nil
 	}
-	return k.grants.For(&grants.About{Agent: e.Agent, Tenant: agent.TenantID, Receiver: e.Counterparty, Exchange: e}, k.signers)
+	return all.For(&grants.About{Agent: e.Agent, Tenant: agent.TenantID, Receiver: e.Counterparty, Exchange: e}, signers)
 }
 
 // offered returns the bounds in which a person may approve the exchange of a held message.
@@ -76,7 +77,7 @@ func (k *Kernel) GrantAdd(ctx context.Context, who api.Peer, p *api.GrantAddPara
 		to = partyOf(known)
 	} else if sender := rules.directory.Local(p.Agent); sender != nil && strings.Contains(p.Receiver, ":") && !strings.HasSuffix(p.Receiver, "*") {
 		m := &outgoing{speaker: speaker{sender: sender}, destination: destination{key: p.Receiver}}
-		if err := rules.reach(ctx, m, nil); err != nil {
+		if err := rules.addresses.reach(ctx, m, nil); err != nil {
 			return api.GrantAddResult{}, err
 		}
 		to = partyOf(&m.recipient.Counterparty)

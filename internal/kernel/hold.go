@@ -99,7 +99,7 @@ func (k *ruleset) enterRequest(ctx context.Context, r *approval.Request, m *outg
 	if err != nil {
 		return nil, err
 	}
-	if err := k.named(record, r); err != nil {
+	if err := k.records.named(record, r); err != nil {
 		return nil, err
 	}
 	change.Records = append(change.Records, record)

@@ -91,10 +91,10 @@ func (s *heldMessage) changedBy(left *registry.Interception) (*outgoing, *ocip.V
 		return nil, &ocip.Verdict{Reason: err.Error()}
 	}
 	next.content, next.metadata, next.changedBy = left.Message.Content, left.Message.Metadata, append(slices.Clip(s.m.changedBy), left.ChangedBy...)
-	if refused := s.k.changedHints(&next); refused != nil {
+	if refused := next.changedHints(s.k.cfg.DefaultLevel); refused != nil {
 		return nil, refused
 	}
-	if refused := s.k.sameTask(&next, s.m.metadata); refused != nil {
+	if refused := next.sameTask(s.m.metadata); refused != nil {
 		return nil, refused
 	}
 	bound, mismatch := next.recipient.Bind(next.metadata)

@@ -140,10 +140,10 @@ func (in *incoming) form() api.Inbound {
 // close closes the message for its record: for its runtime, or in a delivery.
 func (in *incoming) close(k *ruleset, record *audit.Record, expires time.Time) (letter gate.Letter, d *outbox.Delivery, err error) {
 	if in.carried != nil {
-		letter, err = k.closed(record, api.EmittedMessage{SessionKey: in.key, Content: in.content, Metadata: in.metadata, DispatchID: in.dispatchID})
+		letter, err = k.records.closed(record, api.EmittedMessage{SessionKey: in.key, Content: in.content, Metadata: in.metadata, DispatchID: in.dispatchID})
 		return letter, nil, err
 	}
 	d = in.delivery(k.policy, expires)
 	d.About.AuditID = record.ID
-	return letter, d, k.closedIn(record, d, in.form())
+	return letter, d, k.records.closedIn(record, d, in.form())
 }

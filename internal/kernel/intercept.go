@@ -72,8 +72,8 @@ func (k *ruleset) passInterceptors(ctx context.Context, m *outgoing) error {
 	before := m.metadata
 	m.content, m.metadata, m.changedBy = left.Message.Content, left.Message.Metadata, append(m.changedBy, left.ChangedBy...)
 	if left.Blocked == nil && len(left.ChangedBy) > 0 {
-		if left.Blocked = k.changedHints(m); left.Blocked == nil {
-			left.Blocked = k.sameTask(m, before)
+		if left.Blocked = m.changedHints(k.cfg.DefaultLevel); left.Blocked == nil {
+			left.Blocked = m.sameTask(before)
 		}
 	}
 	if left.Blocked == nil {
@@ -83,12 +83,12 @@ func (k *ruleset) passInterceptors(ctx context.Context, m *outgoing) error {
 }
 
 // changedHints applies the interceptors' changes to the caller's hints. They may only tighten them.
-func (k *ruleset) changedHints(m *outgoing) *ocip.Verdict {
+func (m *outgoing) changedHints(level ocip.Level) *ocip.Verdict {
 	by := m.changedBy[len(m.changedBy)-1]
 	left, err := exchangehints.Parse(m.metadata["exchange"])
 	wrong := "left metadata.exchange in a form that cannot be read"
 	if err == nil {
-		wrong = m.hints.After(left, k.cfg.DefaultLevel)
+		wrong = m.hints.After(left, level)
 	}
 	if wrong == "" {
 		// A held message is read again when it is released.

@@ -28,7 +28,7 @@ func (s *heldMessage) Judge(ctx context.Context, d *approval.Decision) (released
 		st.exchange.Outcome = ocip.InProgress // by this message
 	}
 	spent := st
-	giveBack, err := k.count(ctx, s.m, &spent, d.Now)
+	giveBack, err := k.conversations.count(ctx, s.m, &spent, d.Now)
 	if err != nil {
 		return false, err
 	}

@@ -161,6 +161,9 @@ type Kernel struct {
 	// Hosts is the traffic with other hosts of the fleet.
 	Hosts *Hosts
 
+	// Sending pauses and resumes messages.
+	Sending Sending
+
 	// Exempt are the connections whose callers need not ask about tool calls.
 	Exempt hooks.Exemptions
 
@@ -175,7 +178,7 @@ type Kernel struct {
 // New makes a kernel over an open store and loads the store's state.
 func New(ctx context.Context, o Options) (*Kernel, error) {
 	k := &Kernel{notify: o.Notify, base: &base{
-		store: o.Store, search: o.Search, digest: o.Digest, keys: o.Keys, subjectOf: o.Subject, tasks: o.Tasks, now: o.Now, newID: o.NewID, metrics: o.Metrics, log: o.Log,
+		store: o.Store, search: o.Search, digest: o.Digest, keys: o.Keys, subjectOf: o.Subject, tasks: o.Tasks, now: o.Now, newID: o.NewID, metrics: o.Metrics, log: o.Log, state: exchangestate.New(o.Store),
 		// The other half stays free for messages without files.
 		files: attachments.NewLooker(runtime.GOMAXPROCS(0) / 2),
 	}}
@@ -183,6 +186,7 @@ func New(ctx context.Context, o Options) (*Kernel, error) {
 	if err := k.newRequests(ctx); err != nil {
 		return nil, err
 	}
+	k.Sending = Sending{base: k.base, exempt: &k.Exempt}
 	k.Hosts = &Hosts{Kernel: k, since: o.Now()}
 	first, err := k.newRuleset(&o.Terms)
 	if err != nil {
@@ -190,7 +194,6 @@ func New(ctx context.Context, o Options) (*Kernel, error) {
 	}
 	first.terms.Generation = 1
 	k.inForce.Store(first)
-	k.state = exchangestate.New(o.Store)
 	if err := k.state.Sessions.Settle(ctx, first.cfg.Directory.Agents, k.commit); err != nil {
 		return nil, err
 	}
@@ -222,7 +225,7 @@ func New(ctx context.Context, o Options) (*Kernel, error) {
 			return k.rules().openRelease(ctx, row, r, weigh)
 		},
 		AskAnew: func(ctx context.Context, w *gate.Waited, anew *gate.Anew, c *store.Change) (string, *gate.Withdrawn, error) {
-			return k.rules().askAnew(ctx, w, anew, c, true)
+			return (&waitedMessage{k: k.rules(), Waited: w}).askAnew(ctx, anew, c, true)
 		},
 		Withdrawn: k.withdrawn,
 	}); err != nil {

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/api"
@@ -31,12 +30,12 @@ func (h receivers) Lasts() bool { return h.kernel.rules().policy.Lasts() }
 
 // Standing weighs a message that has waited by the current state.
 func (h receivers) Standing(ctx context.Context, w *gate.Waited) error {
-	return h.kernel.rules().standingOf(ctx, w)
+	return (&waitedMessage{k: h.kernel.rules(), Waited: w}).standing(ctx)
 }
 
 // AskAnew enters a request about a message that has waited into a change.
 func (h receivers) AskAnew(ctx context.Context, w *gate.Waited, anew *gate.Anew, change *store.Change) (*gate.Withdrawn, error) {
-	_, why, err := h.kernel.rules().askAnew(ctx, w, anew, change, false)
+	_, why, err := (&waitedMessage{k: h.kernel.rules(), Waited: w}).askAnew(ctx, anew, change, false)
 	return why, err
 }
 
@@ -59,14 +58,22 @@ func withdraws(code ocip.Code, reason string, args ...any) error {
 	return &gate.Withdrawn{Code: string(code), Reason: fmt.Sprintf(reason, args...)}
 }
 
-// standingOf weighs an allowed message again by the current state: its receiver, the tenant wall,
-// its exchange, its attachments, the rules, and its approvers. Its error is a [gate.Withdrawn], a
+// waitedMessage is an allowed message that has waited.
+type waitedMessage struct {
+	k *ruleset
+	*gate.Waited
+	// m is the message, prepared again, if an agent of this daemon sent it.
+	m *outgoing
+}
+
+// standing weighs the message again by the current state: its receiver, the tenant wall, its
+// exchange, its attachments, the rules, and its approvers. Its error is a [gate.Withdrawn], a
 // [gate.Anew], or the reason that it cannot tell. It does not weigh pauses: a paused message waits.
-func (k *ruleset) standingOf(ctx context.Context, w *gate.Waited) error {
+func (w *waitedMessage) standing(ctx context.Context) error {
 	if mutant.Off("standing") {
 		return nil
 	}
-	err := k.stands(ctx, w)
+	err := w.stands(ctx)
 	if _, altered := errors.AsType[*store.AlteredError](err); altered {
 		// The next attempt would find the same, and messages behind this one would wait without
 		// end.
@@ -75,31 +82,30 @@ func (k *ruleset) standingOf(ctx context.Context, w *gate.Waited) error {
 	return err
 }
 
-func (k *ruleset) stands(ctx context.Context, w *gate.Waited) error {
-	if err := k.exchangeStands(ctx, w.Record); err != nil {
+func (w *waitedMessage) stands(ctx context.Context) error {
+	if err := w.exchangeStands(ctx); err != nil {
 		return err
 	}
 	if in, inbound := w.Form.(*api.Inbound); inbound && w.Record.Side == audit.SideReceiver {
-		if err := k.stillReceived(ctx, w, in); err != nil {
+		if err := w.stillReceived(ctx, in); err != nil {
 			return err
 		}
-		return intercepted(k, w, api.MessageReceived)
+		return w.intercepted(api.MessageReceived)
 	}
-	m, err := k.waiting(ctx, w)
-	if err != nil {
+	if err := w.prepare(ctx); err != nil {
 		return err
 	}
-	if err := sameSender(m); err != nil {
+	if err := sameSender(w.m); err != nil {
 		return err
 	}
 	switch {
-	case m.person == ocip.Nobody:
+	case w.m.person == ocip.Nobody:
 	case w.Approval == nil:
 		return &gate.Anew{Reason: "no record says who approved the message"}
-	case m.person == ocip.Judged && !k.decider.JudgeReleases():
+	case w.m.person == ocip.Judged && !w.k.decider.JudgeReleases():
 		return &gate.Anew{Reason: "a model released the message, and ocip.judge releases none any more"}
 	default:
-		signed, err := k.decider.StillSigned(ctx, w.Approval)
+		signed, err := w.k.decider.StillSigned(ctx, w.Approval)
 		if err != nil {
 			return err
 		}
@@ -107,10 +113,10 @@ func (k *ruleset) stands(ctx context.Context, w *gate.Waited) error {
 			return &gate.Anew{Reason: "somebody who approved the message may not sign any more"}
 		}
 	}
-	if err := k.stillAllowed(ctx, w, m); err != nil {
+	if err := w.stillAllowed(ctx); err != nil {
 		return err
 	}
-	return intercepted(k, w, api.MessageSending)
+	return w.intercepted(api.MessageSending)
 }
 
 // sameSender reports whether the agent still has the identity in the envelope, which the receiver gets
@@ -126,13 +132,13 @@ func sameSender(m *outgoing) error {
 // intercepted reports whether each interceptor that is required now was asked about a message at
 // its decision. If not, a person is asked about an outgoing message, and the interceptor sees it
 // once the person approves. An incoming message is withdrawn.
-func intercepted(k *ruleset, w *gate.Waited, hook api.Hook) error {
+func (w *waitedMessage) intercepted(hook api.Hook) error {
 	var asked []string
 	if err := restedOn(w.Record, interceptorsDetail, &asked); err != nil {
 		return fmt.Errorf("cannot decode who was asked about a message that waits: %w", err)
 	}
 	// The app that brought the message is not asked about it, as at the decision.
-	missing := registry.Unasked(k.apps, k.terms, hook, append(asked, w.Record.AppID))
+	missing := registry.Unasked(w.k.apps, w.k.terms, hook, append(asked, w.Record.AppID))
 	switch {
 	case missing == "":
 		return nil
@@ -148,12 +154,13 @@ func intercepted(k *ruleset, w *gate.Waited, hook api.Hook) error {
 // exchangeStands reports whether no person has ended the exchange of a message, on either side that
 // this daemon keeps. It keeps the agent's own side as long as a message of it waits: without that row,
 // nothing says that the exchange goes on.
-func (k *ruleset) exchangeStands(ctx context.Context, r *audit.Entry) error {
+func (w *waitedMessage) exchangeStands(ctx context.Context) error {
+	r := w.Record
 	if r.ExchangeID == "" {
 		return nil
 	}
 	for _, agent := range []string{r.AgentID, r.Counterparty.InstanceID} {
-		e, err := k.store.ExchangeByConversation(ctx, agent, r.ConversationID)
+		e, err := w.k.store.ExchangeByConversation(ctx, agent, r.ConversationID)
 		switch {
 		case errors.Is(err, store.ErrNotFound) && agent == r.AgentID:
 			return withdraws(ocip.ExchangeClosed, "exchange %s of the message is not known any more", r.ExchangeID)
@@ -167,17 +174,17 @@ func (k *ruleset) exchangeStands(ctx context.Context, r *audit.Entry) error {
 	return nil
 }
 
-// waiting prepares an allowed message again. Its error is a [gate.Withdrawn] if the message would
-// reach somebody else than it was decided for.
-func (k *ruleset) waiting(ctx context.Context, w *gate.Waited) (*outgoing, error) {
-	r := w.Record
+// prepare prepares the message again. Its error is a [gate.Withdrawn] if the message would reach
+// somebody else than it was decided for.
+func (w *waitedMessage) prepare(ctx context.Context) error {
+	k, r := w.k, w.Record
 	_, said := w.Form.Write(nil)
 	sender := k.directory.Local(r.AgentID)
 	switch {
 	case sender == nil:
-		return nil, withdraws(ocip.RecipientMismatch, "agent %s, which sent the message, is no longer configured", r.AgentID)
+		return withdraws(ocip.RecipientMismatch, "agent %s, which sent the message, is no longer configured", r.AgentID)
 	case sender.TenantID != r.TenantID:
-		return nil, withdraws(ocip.CrossEnterpriseBlocked, "agent %s was of tenant %s when it sent the message, and is of tenant %s now", sender.ID, r.TenantID, sender.TenantID)
+		return withdraws(ocip.CrossEnterpriseBlocked, "agent %s was of tenant %s when it sent the message, and is of tenant %s now", sender.ID, r.TenantID, sender.TenantID)
 	}
 	_, emitted := w.Form.(*api.EmittedMessage)
 	m := &outgoing{
@@ -187,16 +194,17 @@ func (k *ruleset) waiting(ctx context.Context, w *gate.Waited) (*outgoing, error
 	}
 	if len(said.Metadata) > 0 {
 		if err := json.Unmarshal(said.Metadata, &m.metadata); err != nil {
-			return nil, fmt.Errorf("cannot decode the metadata of a message that waits: %w", err)
+			return fmt.Errorf("cannot decode the metadata of a message that waits: %w", err)
 		}
 	}
 	m.account, _ = api.Text(m.metadata["accountId"])
-	if err := k.reachAgain(ctx, m, r); err != nil {
-		return nil, err
+	w.m = m
+	if err := w.reachAgain(ctx); err != nil {
+		return err
 	}
 	envelope, err := ocip.ParseEnvelope(m.metadata["ocip"])
 	if err != nil {
-		return nil, fmt.Errorf("cannot decode the envelope of a message that waits: %w", err)
+		return fmt.Errorf("cannot decode the envelope of a message that waits: %w", err)
 	}
 	m.hints = exchangehints.Decided(r.ExchangeID, ocip.ExchangeType(r.ExchangeType), &envelope)
 	switch m.grant = grants.Named(&r.Record); {
@@ -209,15 +217,16 @@ func (k *ruleset) waiting(ctx context.Context, w *gate.Waited) (*outgoing, error
 	case r.ApprovalID != "":
 		m.person = ocip.Approved
 	}
-	return m, nil
+	return nil
 }
 
-// reachAgain finds the current receiver of a message. It must be the one that the message was
+// reachAgain finds the current receiver of the message. It must be the one that the message was
 // decided for.
-func (k *ruleset) reachAgain(ctx context.Context, m *outgoing, r *audit.Entry) error {
+func (w *waitedMessage) reachAgain(ctx context.Context) error {
+	k, r, m := w.k, w.Record, w.m
 	brought, err := k.directory.Brought(m.key, m.metadata)
 	if err == nil {
-		err = k.reach(ctx, m, brought)
+		err = k.addresses.reach(ctx, m, brought)
 	}
 	if refused, ok := errors.AsType[*api.Error](err); ok {
 		return withdraws(ocip.RecipientMismatch, "session %s leads nowhere any more: %s", m.key, refused.Message)
@@ -239,10 +248,11 @@ func (k *ruleset) reachAgain(ctx context.Context, m *outgoing, r *audit.Entry) e
 	return nil
 }
 
-// stillAllowed weighs a message by the rules in force, as if nothing had come after it.
-func (k *ruleset) stillAllowed(ctx context.Context, w *gate.Waited, m *outgoing) error {
-	r, now := w.Record, k.now()
-	denied, err := k.bindTask(ctx, m)
+// stillAllowed weighs the message by the rules in force, as if nothing had come after it.
+func (w *waitedMessage) stillAllowed(ctx context.Context) error {
+	k, r, m := w.k, w.Record, w.m
+	now := k.now()
+	denied, err := k.tasks.bind(ctx, m)
 	if err != nil || denied != nil {
 		if denied != nil {
 			err = withdraws(denied.Code, "%s", denied.Reason)
@@ -259,7 +269,7 @@ func (k *ruleset) stillAllowed(ctx context.Context, w *gate.Waited, m *outgoing)
 	if was, err := mediaOf(r); err != nil || alongside(was) != alongside(m.media) {
 		return errors.Join(err, &gate.Anew{Reason: "a file that goes along has changed since the message was let through"})
 	}
-	st, err := stoodThen(k, m, r, now)
+	st, err := k.conversations.stoodThen(m, r, now)
 	if err != nil {
 		return err
 	}
@@ -276,7 +286,7 @@ func (k *ruleset) stillAllowed(ctx context.Context, w *gate.Waited, m *outgoing)
 		return &gate.Anew{Reason: v.Reason, Details: map[string]any{"code": v.Code}}
 	case ocip.Allow:
 	}
-	if err := enoughPeople(ctx, k, w, m, v); err != nil {
+	if err := w.enoughPeople(ctx, v); err != nil {
 		return err
 	}
 	if err := stillAccepts(m, r); err != nil || m.local == nil {
@@ -286,12 +296,13 @@ func (k *ruleset) stillAllowed(ctx context.Context, w *gate.Waited, m *outgoing)
 	if err != nil {
 		return fmt.Errorf("cannot decode the envelope of a message that waits: %w", err)
 	}
-	return stillTakes(ctx, k, w, m.local, *m.sender.Counterparty(), &envelope, directory.ReplyKey(m.sender, m.local, m.target), m.content.Inspect(), m.metadata)
+	return w.stillTakes(ctx, m.local, *m.sender.Counterparty(), &envelope, directory.ReplyKey(m.sender, m.local, m.target), m.content.Inspect(), m.metadata)
 }
 
 // enoughPeople reports whether as many people as are needed now have approved a message, or had
 // approved it before one of them took it over.
-func enoughPeople(ctx context.Context, k *ruleset, w *gate.Waited, m *outgoing, v *ocip.Verdict) error {
+func (w *waitedMessage) enoughPeople(ctx context.Context, v *ocip.Verdict) error {
+	k, m := w.k, w.m
 	if m.person == ocip.Nobody {
 		return nil
 	}
@@ -322,26 +333,6 @@ func othersThan(by *api.ApprovalDecision, approvals []api.ApprovalDecision) (n i
 	return n
 }
 
-// stoodThen returns the state at the time when a message was allowed, from its record.
-func stoodThen(k *ruleset, m *outgoing, r *audit.Entry, now time.Time) (*standing, error) {
-	var was answered
-	st := new(standing)
-	if err := errors.Join(restedOn(r, answersDetail, &was), restedOn(r, firstDetail, &st.first)); err != nil {
-		return nil, fmt.Errorf("cannot decode what the decision about a message that waits rested on: %w", err)
-	}
-	st.exchange = ocip.Exchange{
-		ID: r.ExchangeID, ConversationID: r.ConversationID, Type: ocip.ExchangeType(r.ExchangeType), Agent: m.sender.InstanceID, Counterparty: m.to.InstanceID, SessionKey: m.key,
-		Outcome: ocip.InProgress, Round: max(r.Round-1, 0), MaxRounds: r.MaxRounds, OpenedAt: r.Time, UpdatedAt: r.Time, ExpiresAt: now.Add(k.cfg.ExpiresAfter),
-		Awaiting: was.ReplyPolicy, AwaitsCommitment: was.Commitment, ForPerson: was.ForPerson,
-	}
-	st.owed = was.Owed
-	if m.to.Kind != ocip.KindAgent {
-		st.exchange, st.owed = k.talk(m, r.Time), ocip.Owed{}
-	}
-	st.cause = ocip.BeginChain(m.dispatchID, m.sender.InstanceID, now)
-	return st, nil
-}
-
 // stillAccepts reports whether the receiver accepts the attached data items. If not, a person is
 // asked: an approved message leaves without the items.
 func stillAccepts(m *outgoing, r *audit.Entry) error {
@@ -369,17 +360,17 @@ func mediaOf(r *audit.Entry) (items []api.MediaItem, err error) {
 	return items, err
 }
 
-// askAnew enters a request about an allowed message into a change, or returns the reason why no
+// askAnew enters a request about the message into a change, or returns the reason why no
 // approval could release it. Locked is set if the caller holds the lock of the message's two ends.
-func (k *ruleset) askAnew(ctx context.Context, w *gate.Waited, anew *gate.Anew, change *store.Change, locked bool) (id string, why *gate.Withdrawn, err error) {
-	m, err := k.waiting(ctx, w)
-	if err != nil {
+func (w *waitedMessage) askAnew(ctx context.Context, anew *gate.Anew, change *store.Change, locked bool) (id string, why *gate.Withdrawn, err error) {
+	if err := w.prepare(ctx); err != nil {
 		why, _ = errors.AsType[*gate.Withdrawn](err)
 		if why != nil {
 			err = nil
 		}
 		return "", why, err
 	}
+	k, m := w.k, w.m
 	m.metadata, _ = exchangehints.WithoutOwn(m.metadata)
 	if m.hints.MessageType == ocip.Human {
 		// The person who approves vouches for another person's text.
@@ -402,7 +393,7 @@ func (k *ruleset) askAnew(ctx context.Context, w *gate.Waited, anew *gate.Anew, 
 		// A request about the same message is pending already, and sends it once.
 		return id, nil, nil
 	}
-	st, err := k.standing(ctx, m, now)
+	st, err := k.conversations.standing(ctx, m, now)
 	if err != nil {
 		if refused, ok := errors.AsType[*api.Error](err); ok {
 			return "", &gate.Withdrawn{Code: string(ocip.ExchangeClosed), Reason: refused.Message}, nil
@@ -438,7 +429,7 @@ func (k *ruleset) openRelease(ctx context.Context, row *store.Release, r *approv
 	if err != nil {
 		return gate.Sealed{}, nil, err
 	}
-	w := &gate.Waited{Form: &form, SessionKey: form.SessionKey}
+	w := &waitedMessage{k: k, Waited: &gate.Waited{Form: &form, SessionKey: form.SessionKey}}
 	for i := range decisions {
 		if d := &decisions[i]; d.ActionType == audit.ActionApproval && d.ApprovalID == r.ApprovalID {
 			w.Approval = &d.Entry
@@ -451,22 +442,22 @@ func (k *ruleset) openRelease(ctx context.Context, row *store.Release, r *approv
 		}
 		_, letter, err := k.keys.Close(nil, d.TenantID, &form)
 		if err != nil {
-			return gate.Sealed{}, nil, k.recordable(err)
+			return gate.Sealed{}, nil, recordable(k.log, err)
 		}
 		w.Record = &d.Entry
 		sealed, err := gate.Open(d.Receipt, letter, func() error {
 			if !weigh {
 				return nil
 			}
-			return k.standingOf(ctx, w)
+			return w.standing(ctx)
 		})
 		if !errors.Is(err, gate.ErrUndecided) {
-			return sealed, w, err
+			return sealed, w.Waited, err
 		}
 	}
 	if len(decisions) > 0 && weigh {
 		if gone, err := outbox.KeyGone(ctx, k.store, k.search.Query, decisions[0].TenantID, row.RecordSeq); err != nil || gone != nil {
-			return gate.Sealed{}, w, cmp.Or(err, error(gone))
+			return gate.Sealed{}, w.Waited, cmp.Or(err, error(gone))
 		}
 	}
 	return gate.Sealed{}, nil, gate.ErrUndecided

@@ -5,7 +5,6 @@ import (
 	"errors"
 
 	"github.com/openclawos/ocipd/internal/api"
-	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/audit/gate"
 	"github.com/openclawos/ocipd/internal/base/mutant"
 	"github.com/openclawos/ocipd/internal/base/text"
@@ -16,8 +15,8 @@ import (
 // stillReceived weighs a message from outside again: whether it is still for the agent, from the
 // same sender and from nobody behind the tenant wall, brought by an app that may bring it, about a
 // task of the agent's tenant, and allowed by the rules for receivers.
-func (k *ruleset) stillReceived(ctx context.Context, w *gate.Waited, m *api.Inbound) error {
-	r := w.Record
+func (w *waitedMessage) stillReceived(ctx context.Context, m *api.Inbound) error {
+	k, r := w.k, w.Record
 	agent := k.directory.Local(r.AgentID)
 	if agent == nil || agent.TenantID != r.TenantID {
 		return withdraws(ocip.RecipientMismatch, "agent %s, for whom the message is, is no longer configured as it was", r.AgentID)
@@ -33,7 +32,7 @@ func (k *ruleset) stillReceived(ctx context.Context, w *gate.Waited, m *api.Inbo
 	if reason, walled := ocip.Wall(agent.Identity, from); walled && !mutant.Off("waiting-wall") {
 		return withdraws(ocip.CrossEnterpriseBlocked, "%s", reason)
 	}
-	if _, denied, err := k.taskOf(ctx, m.Metadata, agent); !directory.IsHosts(r.AppID) && (err != nil || denied != nil) {
+	if _, denied, err := k.tasks.find(ctx, m.Metadata, agent); !directory.IsHosts(r.AppID) && (err != nil || denied != nil) {
 		if denied != nil {
 			err = withdraws(denied.Code, "%s", denied.Reason)
 		}
@@ -42,12 +41,12 @@ func (k *ruleset) stillReceived(ctx context.Context, w *gate.Waited, m *api.Inbo
 	envelope, err := ocip.ParseEnvelope(m.Metadata["ocip"])
 	channel, _ := directory.Split(m.SessionKey)
 	if err != nil || channel != directory.AgentChannel {
-		if err := stillBrings(k, r, channel, m.SessionKey, agent); err != nil {
+		if err := w.stillBrings(channel, m.SessionKey, agent); err != nil {
 			return err
 		}
 	}
 	if err != nil {
-		return stillPlain(k, r, from, err)
+		return w.stillPlain(from, err)
 	}
 	source, reported := sourceOf(k, r.AppID, m.SessionKey, &origin, agent, &envelope)
 	if denied := source.denied; denied != nil {
@@ -57,12 +56,13 @@ func (k *ruleset) stillReceived(ctx context.Context, w *gate.Waited, m *api.Inbo
 		// At its arrival it was compared with that agent's record of the sent message.
 		source.Kind = ocip.KindAgent
 	}
-	return stillTakes(ctx, k, w, agent, source.Counterparty, &envelope, m.SessionKey, m.Content.Inspect(), m.Metadata, k.directory.Rendering(origin.Channel)...)
+	return w.stillTakes(ctx, agent, source.Counterparty, &envelope, m.SessionKey, m.Content.Inspect(), m.Metadata, k.directory.Rendering(origin.Channel)...)
 }
 
 // stillBrings reports whether the app that brought a message in could bring it under the current
 // configuration. It need not have the channel right now: it may be disconnected.
-func stillBrings(k *ruleset, r *audit.Entry, channel, key string, agent *Agent) error {
+func (w *waitedMessage) stillBrings(channel, key string, agent *Agent) error {
+	k, r := w.k, w.Record
 	err := k.directory.MayBring(r.AppID, true, key, agent)
 	if err == nil && channel != directory.AgentChannel && r.AppID != agent.App {
 		err = k.directory.MayOwn(r.AppID, channel)
@@ -75,7 +75,8 @@ func stillBrings(k *ruleset, r *audit.Entry, channel, key string, agent *Agent) 
 
 // stillPlain weighs a message without an envelope by its known author. Problem is the reason that
 // it has none.
-func stillPlain(k *ruleset, r *audit.Entry, from ocip.Counterparty, problem error) error {
+func (w *waitedMessage) stillPlain(from ocip.Counterparty, problem error) error {
+	k, r := w.k, w.Record
 	same := func(was, is string) bool { return k.keys.Same(r.TenantID, was, is) }
 	if was, is := r.Counterparty, counterpartyRecord(from.Kind, from.Identity); was.Kind != string(ocip.KindUnknown) &&
 		(was.Kind != is.Kind || !same(was.InstanceID, is.InstanceID) || !same(was.TenantID, is.TenantID) || !same(was.UserID, is.UserID)) {
@@ -94,8 +95,9 @@ func stillPlain(k *ruleset, r *audit.Entry, from ocip.Counterparty, problem erro
 }
 
 // stillTakes weighs a message by the receiver's rules in force, as if nothing had come after it.
-func stillTakes(ctx context.Context, k *ruleset, w *gate.Waited, agent *Agent, from ocip.Counterparty, envelope *ocip.Envelope, key, content string, metadata api.Object, as ...text.Rendering) error {
-	r, now := w.Record, k.now()
+func (w *waitedMessage) stillTakes(ctx context.Context, agent *Agent, from ocip.Counterparty, envelope *ocip.Envelope, key, content string, metadata api.Object, as ...text.Rendering) error {
+	k, r := w.k, w.Record
+	now := k.now()
 	in := &ocip.Incoming{
 		Now: now, Receiver: agent.Agent, From: from, Envelope: *envelope,
 		Exchange: ocip.Exchange{

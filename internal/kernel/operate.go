@@ -89,11 +89,11 @@ func needed(agents []Agent) string {
 func (k *ruleset) check(ctx context.Context, m *outgoing) (api.CheckResult, error) {
 	now := k.now()
 	defer k.state.Lock(m.sender.InstanceID, m.other())()
-	st, err := k.standing(ctx, m, now)
+	st, err := k.conversations.standing(ctx, m, now)
 	if err != nil {
 		return api.CheckResult{}, k.exchangeRefused(m, err)
 	}
-	giveBack, err := k.count(ctx, m, st, now)
+	giveBack, err := k.conversations.count(ctx, m, st, now)
 	if err != nil {
 		return api.CheckResult{}, err
 	}

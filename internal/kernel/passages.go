@@ -40,14 +40,16 @@ func mapped(metadata api.Object) (name string, guessed bool) {
 
 // lookAtTool looks for secrets in a tool call. An agent chooses the tool's name and the request's id as
 // freely as the arguments, so everything counts except what the runtime says of itself.
-func (k *ruleset) lookAtTool(data api.Object, most ocip.Level) (found []ocip.Detection, secret string) {
-	return k.cfg.Rules.Look(passages(data, hooks.OfRuntime), most)
+func lookAtTool(rules *ocip.Rules) func(data api.Object, most ocip.Level) (found []ocip.Detection, secret string) {
+	return func(data api.Object, most ocip.Level) ([]ocip.Detection, string) {
+		return rules.Look(passages(data, hooks.OfRuntime), most)
+	}
 }
 
 // asksAboutGuess reports whether a person must be asked because the proxy had no map for the tool,
 // and guessed receiver and text, or has one by the server's own word alone. It only applies if the
 // agent's tool rules are enforced.
-func (k *ruleset) asksAboutGuess(m *outgoing) bool {
+func (m *outgoing) asksAboutGuess() bool {
 	_, guessed := mapped(m.metadata)
 	return guessed && m.sender.Tools == directory.ToolsEnforce
 }

@@ -113,7 +113,7 @@ func (k inbound) mayEnter(ctx context.Context, in *incoming) error {
 		_, err := k.refuseInbound(in, in.from, ocip.Paused, "pause", reason, "")
 		return err
 	}
-	task, denied, err := k.taskOf(ctx, in.metadata, in.agent)
+	task, denied, err := k.tasks.find(ctx, in.metadata, in.agent)
 	if in.lane != nil {
 		// The task is in the store of the other host. Its id goes on record as that host's word.
 		denied = nil
@@ -162,7 +162,7 @@ func (k inbound) takeUnannotated(ctx context.Context, in *incoming) (api.QueueRe
 	}
 	now := k.now()
 	in.speaker = in.from.InstanceID
-	if in.chain, in.answer, err = k.state.UnannotatedLocked(ctx, in.agent.InstanceID, in.from.InstanceID, in.key, in.dispatchID, k.chainsSince(now), now); err != nil {
+	if in.chain, in.answer, err = k.state.UnannotatedLocked(ctx, in.agent.InstanceID, in.from.InstanceID, in.key, in.dispatchID, k.conversations.chainsSince(now), now); err != nil {
 		return api.QueueResult{}, err
 	}
 	return k.takeHuman(in, map[string]any{"unannotated": true})
@@ -187,7 +187,7 @@ func (k inbound) takeHuman(in *incoming, details map[string]any) (api.QueueResul
 		r.Event, r.PolicyReason = "unannotated_message", "no OCIP annotation: delivered as it is; the answer goes by the rules for agent "+in.speaker
 	}
 	in.describe(r)
-	if err := k.content(r, in.content); err != nil {
+	if err := k.records.content(r, in.content); err != nil {
 		return api.QueueResult{}, err
 	}
 	result, err := k.take(in, &store.Change{Records: []*audit.Record{r}}, time.Time{})
@@ -369,7 +369,7 @@ func (k inbound) observeReceived(in *incoming, receipt store.Receipt, r *audit.R
 	}
 	_, letter, err := k.keys.Close(nil, r.TenantID, in.form())
 	if err != nil {
-		return k.recordable(err)
+		return recordable(k.log, err)
 	}
 	seen, err := gate.Open(receipt, letter, nil)
 	if err != nil {
@@ -441,7 +441,7 @@ func (k inbound) take(in *incoming, change *store.Change, expires time.Time) (ap
 func (k inbound) remember(ctx context.Context, in *incoming, change *store.Change, now time.Time) (fresh *bool, err error) {
 	switch {
 	case in.speaker != "":
-		err = k.state.Chains.Receive(ctx, in.agent.InstanceID, in.speaker, in.chain, in.answer, k.chainsSince(now), now, change)
+		err = k.state.Chains.Receive(ctx, in.agent.InstanceID, in.speaker, in.chain, in.answer, k.conversations.chainsSince(now), now, change)
 	case k.freshens(in):
 		err = k.state.Chains.BeginAnew(ctx, in.agent.InstanceID, now, change)
 	}
@@ -489,7 +489,7 @@ func (c *Client) Complete(ctx context.Context, p *api.CompleteParams) (api.OK, e
 		TenantID: agent.TenantID, UserID: agent.UserID, AgentID: agent.InstanceID, AppID: a.ID(),
 		SessionKey: run.SessionKey, RunID: run.ID, Details: details,
 	}
-	if err := k.content(r, gate.NewText(string(data))); err != nil {
+	if err := k.records.content(r, gate.NewText(string(data))); err != nil {
 		return api.OK{}, err
 	}
 	// A run ends regardless of pauses. Observers are not told while one holds.
@@ -500,7 +500,7 @@ func (c *Client) Complete(ctx context.Context, p *api.CompleteParams) (api.OK, e
 	}
 	letter, err := k.keys.CloseText(r.TenantID, data)
 	if err != nil {
-		return api.OK{}, k.recordable(err)
+		return api.OK{}, recordable(k.log, err)
 	}
 	receipt, err := k.commit(&store.Change{Parts: []store.Part{store.EndedRun(run.ID)}, Drains: true, Records: []*audit.Record{r}})
 	if err != nil {

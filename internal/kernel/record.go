@@ -12,9 +12,19 @@ import (
 	"go.uber.org/zap"
 )
 
-// verdictRecord is one side's record of a verdict. The caller adds its own fields; Details is never
-// nil.
-func (k *ruleset) verdictRecord(side string, agent *Agent, v *ocip.Verdict) *audit.Record {
+// records makes the records of decisions, and closes messages for them.
+type records struct {
+	digest func(tenant, text string) (string, error)
+	keys   gate.Keys
+	// seal and sealHeld are as in [Terms].
+	seal     func(text string) (string, error)
+	sealHeld bool
+	newID    func() string
+	log      *zap.Logger
+}
+
+// verdict is one side's record of a verdict. The caller adds its own fields; Details is never nil.
+func (k *records) verdict(side string, agent *Agent, v *ocip.Verdict) *audit.Record {
 	r := &audit.Record{
 		ID: k.newID(), ActionType: audit.ActionExchange, Side: side,
 		TenantID: agent.TenantID, UserID: agent.UserID, AgentID: agent.InstanceID,
@@ -55,47 +65,47 @@ func counterpartyRecord(kind ocip.Kind, id ocip.Identity) audit.Counterparty {
 }
 
 // closed closes the receiver's copy, and enters its keyed digest into its record. It fails as
-// [ruleset.content] does.
-func (k *base) closed(r *audit.Record, f gate.Form) (l gate.Letter, err error) {
+// [records.content] does.
+func (k *records) closed(r *audit.Record, f gate.Form) (l gate.Letter, err error) {
 	_, l, err = k.keys.Close(nil, r.TenantID, f)
 	r.DeliveredDigest = l.Digest()
-	return l, k.recordable(err)
+	return l, recordable(k.log, err)
 }
 
 // closedIn is closed for a message of a queue.
-func (k *base) closedIn(r *audit.Record, d *outbox.Delivery, f gate.Form) error {
+func (k *records) closedIn(r *audit.Record, d *outbox.Delivery, f gate.Form) error {
 	err := d.Close(k.keys, r.TenantID, f)
 	r.DeliveredDigest = d.Digest()
-	return k.recordable(err)
+	return recordable(k.log, err)
 }
 
 // content enters a text into a record: as its keyed digest, which only shows whether two texts of a
 // tenant are equal, and sealed, if the operator asked for the text. It fails if the record could
 // not be made. Then nothing may be done: see [storeerror.NotRecorded].
-func (k *ruleset) content(r *audit.Record, text gate.Text) (err error) {
+func (k *records) content(r *audit.Record, text gate.Text) (err error) {
 	r.ContentBytes = text.Len()
 	keeps := k.seal != nil && (!k.sealHeld || r.PolicyResult == audit.ResultApproval && r.ActionType != audit.ActionCheck)
 	if r.ContentDigest, err = k.digest(r.TenantID, text.Inspect()); err == nil && keeps {
 		r.Content, err = k.seal(text.Inspect())
 	}
-	return k.recordable(err)
+	return recordable(k.log, err)
 }
 
 // named enters the digest and the expiry of a new request into its record. The salt of the digest
-// is kept with the text: sealed, or not at all. It fails as [ruleset.content] does.
-func (k *ruleset) named(record *audit.Record, r *approval.Request) (err error) {
+// is kept with the text: sealed, or not at all. It fails as [records.content] does.
+func (k *records) named(record *audit.Record, r *approval.Request) (err error) {
 	record.Details["digest"], record.Details["expiresAt"] = r.Digest, r.ExpiresAt
 	if k.seal != nil {
 		record.Details["salt"], err = k.seal(r.Salt)
 	}
-	return k.recordable(err)
+	return recordable(k.log, err)
 }
 
 // recordable turns the failure to record a text into the caller's error.
-func (k *base) recordable(err error) error {
+func recordable(log *zap.Logger, err error) error {
 	if err == nil {
 		return nil
 	}
-	k.log.Error("cannot record a text: nothing was released", zap.Error(err))
+	log.Error("cannot record a text: nothing was released", zap.Error(err))
 	return storeerror.NotRecorded("cannot record the decision, so nothing was done", err)
 }

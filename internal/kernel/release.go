@@ -1,7 +1,6 @@
 package kernel
 
 import (
-	"cmp"
 	"context"
 	"time"
 
@@ -38,8 +37,8 @@ func (k *ruleset) release(ctx context.Context, m *outgoing, v *ocip.Verdict, st 
 		v.Exchange.Track(v.Shared, v.Withheld)
 		k.state.EnterLocked(change, v.Exchange)
 	}
-	whose := k.sessionOf(m)
-	fresh, err := k.enterSession(ctx, m, whose, now, change)
+	whose := k.addresses.sessionOf(m)
+	fresh, err := k.addresses.enterSession(ctx, m, whose, now, change)
 	if err != nil {
 		return api.DispatchResult{}, err
 	}
@@ -124,44 +123,16 @@ func (k *ruleset) closes(m *outgoing, v *ocip.Verdict, sent *audit.Record) (d *o
 				sent.Details["ownTurn"] = true
 			}
 		}
-		letter, err = k.closed(sent, m.emitted())
+		letter, err = k.records.closed(sent, m.emitted())
 	case m.local != nil:
 		runID := k.newID()
-		d = k.inbound(m.local, runID, m, v, sent.ID)
-		err = k.closedIn(sent, d, m.inbound(runID))
+		d = m.toAgent(k.policy, runID, v, sent.ID)
+		err = k.records.closedIn(sent, d, m.inbound(runID))
 	default:
-		d = k.outbound(m, v, sent.ID)
-		err = k.closedIn(sent, d, m.message())
+		d = m.toApp(k.policy, k.directory, v, sent.ID)
+		err = k.records.closedIn(sent, d, m.message())
 	}
 	return d, letter, err
-}
-
-// sessionOf returns the agent that a message's session belongs to if nobody has it yet.
-func (k *ruleset) sessionOf(m *outgoing) *Agent {
-	if m.local != nil {
-		return m.local
-	}
-	if routed, ok := k.directory.Routed(m.key); ok {
-		// The first sender does not take a session away from the agent that it is configured for.
-		return routed
-	}
-	if other := k.directory.Default(); other != nil && other.TenantID != m.sender.TenantID {
-		return other
-	}
-	return m.sender
-}
-
-// enterSession enters a message's session into a change. If the session belongs to another tenant's
-// agent, that row does not change: its app would learn the key that the sender chose.
-func (k *ruleset) enterSession(ctx context.Context, m *outgoing, whose *Agent, now time.Time, change *store.Change) (fresh *bool, err error) {
-	known, err := k.state.Sessions.Agent(ctx, k.directory, m.key)
-	if err != nil {
-		return nil, err
-	}
-	if cmp.Or(known, whose).TenantID != m.sender.TenantID {
-		return new(bool), k.state.Sessions.UseOfOthers(ctx, k.directory, m.key, m.sender, m.account, now, change)
-	}
-	return k.state.Sessions.Use(ctx, k.directory, m.key, whose, m.account, now, change)
 }
 
 // observeSending tells the observers of an agent about a message that it sends. They get the
@@ -169,7 +140,7 @@ func (k *ruleset) enterSession(ctx context.Context, m *outgoing, whose *Agent, n
 //
 // A message that was approved or redeemed during a pause is not sent, and no observer gets it.
 func (k *ruleset) observeSending(m *outgoing, d *outbox.Delivery, receipt store.Receipt, now time.Time, sent *audit.Record) {
-	if k.paused(m) != nil || len(k.apps.Listeners(api.MessageSending)) == 0 {
+	if m.paused(k.pauses) != nil || len(k.apps.Listeners(api.MessageSending)) == 0 {
 		return
 	}
 	var seen gate.Sealed
@@ -221,7 +192,7 @@ func (k *ruleset) stamp(m *outgoing, v *ocip.Verdict) {
 
 // sentRecord is the sender's record of a verdict.
 func (k *ruleset) sentRecord(m *outgoing, v *ocip.Verdict) (*audit.Record, error) {
-	r := k.verdictRecord(audit.SideSender, m.sender, v)
+	r := k.records.verdict(audit.SideSender, m.sender, v)
 	r.AppID, r.SessionKey, r.DispatchID, r.ApprovalID = m.appID, m.key, m.dispatchID, m.approvalID
 	r.Counterparty = counterpartyRecord(m.to.Kind, m.to.Identity)
 	m.task.enter(r)
@@ -252,5 +223,5 @@ func (k *ruleset) sentRecord(m *outgoing, v *ocip.Verdict) (*audit.Record, error
 	if m.check {
 		r.ActionType, r.Event = audit.ActionCheck, "decided"
 	}
-	return r, k.content(r, m.content)
+	return r, k.records.content(r, m.content)
 }

@@ -18,7 +18,7 @@ func (c *Client) Redeem(ctx context.Context, p *api.RedeemParams) (api.RedeemAns
 		return api.RedeemAnswer{}, err
 	}
 	return redeem(ctx, k, c.App().ID(), p, nil, func(r *approval.Request) error {
-		if _, err := k.sender(c.App().ID(), r.AgentID); err != nil {
+		if _, err := k.addresses.sender(c.App().ID(), r.AgentID); err != nil {
 			return err
 		}
 		return k.mayLeave(r)

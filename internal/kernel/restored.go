@@ -23,7 +23,7 @@ const (
 // or not, and own is the process of this daemon.
 func HaltRestored(k *Kernel, found *audit.Record, former []store.AppProcess, all bool, own string) error {
 	store.Restore(k.store, found.ID)
-	if err := k.Halt(byRestoration, found, registry.TakeOver(k.apps, former, all, own)...); err != nil {
+	if err := k.Sending.Halt(byRestoration, found, registry.TakeOver(k.apps, former, all, own)...); err != nil {
 		return err
 	}
 	// From here on the log's checkpoints name the restoration.

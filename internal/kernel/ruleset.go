@@ -38,10 +38,12 @@ type ruleset struct {
 	directory *directory.Directory
 	policy    ocip.Policy
 	signers   approval.Signers
-	seal      func(text string) (string, error)
-	sealHeld  bool
 	member    *Fleet
 	lanes     *keylock.Locks // of Hosts
+
+	records       *records
+	addresses     *addresses
+	conversations *conversations
 	// decider takes people's decisions. The other fields are these terms in the form that each
 	// package needs.
 	decider       *approval.Decider
@@ -55,14 +57,17 @@ type ruleset struct {
 func (k *Kernel) rules() *ruleset { return k.inForce.Load() }
 
 func (k *Kernel) newRuleset(t *Terms) (*ruleset, error) {
-	r := &ruleset{base: k.base, cfg: t.Config, policy: t.Policy, signers: t.Signers, seal: t.Seal, sealHeld: t.SealHeld, member: t.Fleet, lanes: &k.Hosts.lanes}
+	r := &ruleset{base: k.base, cfg: t.Config, policy: t.Policy, signers: t.Signers, member: t.Fleet, lanes: &k.Hosts.lanes}
 	var err error
 	r.directory, err = directory.New(&r.cfg.Directory)
+	r.records = &records{digest: r.digest, keys: r.keys, seal: t.Seal, sealHeld: t.SealHeld, newID: r.newID, log: r.log}
+	r.addresses = &addresses{directory: r.directory, state: r.state, generation: r.generation}
+	r.conversations = &conversations{store: r.store, state: r.state, directory: r.directory, cfg: &r.cfg, newID: r.newID}
 	r.terms = &registry.Terms{Config: r.cfg.Config, Directory: r.directory, Agents: r.cfg.Directory.Agents, Grants: r.cfg.Directory.Grants}
 	r.decider = k.requests.Under(approval.Rules{Signers: r.signers, KeepContent: r.cfg.KeepHeld, Judge: r.cfg.Judge, Subject: r.subject})
 	tools, _ := t.Policy.(ocip.ToolPolicy)
-	r.hookRules = &hooks.Rules{Directory: r.directory, Terms: r.terms, Content: r.content, Look: r.lookAtTool, Policy: tools, Decider: r.decider, MaxHeld: r.cfg.MaxHeld, Approvers: r.cfg.Approvers, HoldFor: r.cfg.HoldFor}
-	r.exchangeRules = &exchanges.Rules{Directory: r.directory, Decider: r.decider, MaxHeld: r.cfg.MaxHeld, HoldFor: r.cfg.HoldFor, Name: r.named}
+	r.hookRules = &hooks.Rules{Directory: r.directory, Terms: r.terms, Content: r.records.content, Look: lookAtTool(r.cfg.Rules), Policy: tools, Decider: r.decider, MaxHeld: r.cfg.MaxHeld, Approvers: r.cfg.Approvers, HoldFor: r.cfg.HoldFor}
+	r.exchangeRules = &exchanges.Rules{Directory: r.directory, Decider: r.decider, MaxHeld: r.cfg.MaxHeld, HoldFor: r.cfg.HoldFor, Name: r.records.named}
 	return r, err
 }
 
@@ -72,15 +77,6 @@ func (k *Kernel) newRuleset(t *Terms) (*ruleset, error) {
 // generation.
 func (k *ruleset) generation(tenant string) uint64 {
 	return k.terms.Generation<<32 | (k.settled.Load()+k.state.Learned(tenant))&0xffffffff
-}
-
-// sender returns the agent that an app speaks for. If there are several, the app must name it.
-func (k *ruleset) sender(app, named string) (*Agent, error) {
-	agent, err := k.directory.Sender(app, named)
-	if err != nil {
-		return nil, api.Errorf(api.Forbidden, "%s", err)
-	}
-	return agent, nil
 }
 
 // Adoption puts new terms in force, in three steps: Begin, then Swap between [Kernel.Replacing] and its

@@ -102,7 +102,7 @@ func (k *ruleset) speak(ctx context.Context, s speaker, p *api.DispatchParams) (
 	}
 	m.metadata, m.changedBy = exchangehints.WithoutOwn(p.Metadata)
 	m.account, _ = api.Text(p.Metadata["accountId"])
-	err := k.locate(ctx, m)
+	err := k.addresses.locate(ctx, m)
 	id, ofAgent := directory.AgentOf(p.SessionKey)
 	switch {
 	case err != nil:

@@ -26,16 +26,16 @@ func (t *aboutTask) enter(r *audit.Record) { r.TaskID, r.AttemptID = t.ID, t.Att
 // taskRule names the rule that refuses messages for their task.
 const taskRule = "task"
 
-// taskOf finds the task that metadata names. It refuses a task of another tenant with the same text
+// find finds the task that metadata names. It refuses a task of another tenant with the same text
 // as a missing one.
-func (k *ruleset) taskOf(ctx context.Context, metadata api.Object, agent *Agent) (t aboutTask, denied *ocip.Verdict, err error) {
+func (of TaskOf) find(ctx context.Context, metadata api.Object, agent *Agent) (t aboutTask, denied *ocip.Verdict, err error) {
 	named, err := api.TaskOf(metadata)
 	if err != nil || named.ID == "" {
 		return t, nil, err
 	}
 	tenant, level, ok := "", "", false
-	if k.tasks != nil {
-		if tenant, level, ok, err = k.tasks(ctx, named.ID); err != nil {
+	if of != nil {
+		if tenant, level, ok, err = of(ctx, named.ID); err != nil {
 			return t, nil, err
 		}
 	}
@@ -52,10 +52,10 @@ func (k *ruleset) taskOf(ctx context.Context, metadata api.Object, agent *Agent)
 	return t, nil, err
 }
 
-// bindTask finds the task of a message. The message must not reach anybody who is not known to
+// bind finds the task of a message. The message must not reach anybody who is not known to
 // belong to the task's tenant.
-func (k *ruleset) bindTask(ctx context.Context, m *outgoing) (denied *ocip.Verdict, err error) {
-	if m.task, denied, err = k.taskOf(ctx, m.metadata, m.sender); err != nil || denied != nil || m.task.ID == "" {
+func (of TaskOf) bind(ctx context.Context, m *outgoing) (denied *ocip.Verdict, err error) {
+	if m.task, denied, err = of.find(ctx, m.metadata, m.sender); err != nil || denied != nil || m.task.ID == "" {
 		return denied, err
 	}
 	if m.to.Kind != ocip.KindOwner && !m.staysWithin(m.sender.TenantID) {
@@ -75,7 +75,7 @@ func (m *outgoing) staysWithin(tenant string) bool {
 }
 
 // sameTask refuses a message if an interceptor has changed its task.
-func (k *ruleset) sameTask(m *outgoing, before api.Object) *ocip.Verdict {
+func (m *outgoing) sameTask(before api.Object) *ocip.Verdict {
 	was, _ := api.TaskOf(before)
 	now, err := api.TaskOf(m.metadata)
 	if err == nil && was == now && (was.ID == "" || bytes.Equal(before["task"], m.metadata["task"])) {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/ocip/directory"
 )
 
 // capability is one grant to an app.
@@ -220,4 +221,22 @@ func (a *App) mustAnswerLocked(hook api.Hook) bool {
 		}
 	}
 	return false
+}
+
+// Reached reports whether an agent has a channel, through an app or through its own runtime.
+func Reached(r *Registry, t *Terms, channel string, agent *directory.Agent, carried bool) error {
+	owner := r.Owner(t, channel)
+	if carried && owner == nil && !t.Directory.Granted(channel) {
+		return nil // the runtime has a channel of its own
+	}
+	err := t.Directory.Served(channel, agent)
+	if owner != nil {
+		if err = t.Directory.Serves(owner.ID(), agent); err != nil {
+			err = t.Directory.NotServed(channel, agent)
+		}
+	}
+	if err != nil {
+		return api.Errorf(api.Forbidden, "%v", err)
+	}
+	return nil
 }
