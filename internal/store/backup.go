@@ -31,7 +31,7 @@ func (s *Store) migrate(ctx context.Context, w *db.Writer, seal func() error) er
 	}
 	kept := BackupPath(s.path, version)
 	if version != 0 && version != newest {
-		if err := s.keepCopy(ctx, w, kept, version, newest); err != nil {
+		if err := keepCopy(ctx, w, s.commits.space, s.logger, kept, version, newest); err != nil {
 			return fmt.Errorf("cannot keep a copy of the store before it is migrated from version %d to %d: %w", version, newest, err)
 		}
 	}
@@ -50,12 +50,12 @@ func (s *Store) migrate(ctx context.Context, w *db.Writer, seal func() error) er
 	return errors.Join(err, lookErr)
 }
 
-func (s *Store) keepCopy(ctx context.Context, w *db.Writer, kept string, version, newest int) error {
+func keepCopy(ctx context.Context, w *db.Writer, space *diskspace.Monitor, log *zap.Logger, kept string, version, newest int) error {
 	size, err := db.Size(w.Conn)
 	if err != nil {
 		return err
 	}
-	free, err := s.space.Free()
+	free, err := space.Free()
 	if err != nil {
 		return err
 	}
@@ -65,9 +65,9 @@ func (s *Store) keepCopy(ctx context.Context, w *db.Writer, kept string, version
 	}
 	if needed := size + migrationRoom(rewritten); free < needed {
 		return fmt.Errorf("%d MiB are free in %s, %d are needed: %d for the copy and %d for the migration; free some space, or give the database a larger disk",
-			free>>20, filepath.Dir(s.path), mebibytes(needed), mebibytes(size), mebibytes(needed-size))
+			free>>20, filepath.Dir(kept), mebibytes(needed), mebibytes(size), mebibytes(needed-size))
 	}
-	s.logger.Info("keeping a copy of the store before it is migrated",
+	log.Info("keeping a copy of the store before it is migrated",
 		zap.Int("from", version), zap.Int("to", newest), zap.String("copy", kept), zap.Int64("bytes", size))
 	return w.Keep(ctx, kept)
 }
@@ -152,11 +152,11 @@ func (s *Store) snapshot(ctx context.Context) (path string, err error) {
 	defer cancel()
 	defer context.AfterFunc(s.closing, cancel)()
 	return db.CopyBeside(ctx, s.path, func(size int64) error {
-		free, err := s.space.Free()
+		free, err := s.commits.space.Free()
 		if err != nil {
 			return err
 		}
-		if needed := size + s.space.Kept(); free < needed {
+		if needed := size + s.commits.space.Kept(); free < needed {
 			return &NoRoomError{Dir: filepath.Dir(s.path), Free: free, Needed: needed}
 		}
 		return nil

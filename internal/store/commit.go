@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,7 +11,9 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/audit/fold"
 	"github.com/openclawos/ocipd/internal/audit/gate"
+	"github.com/openclawos/ocipd/internal/base/metrics"
 	"github.com/openclawos/ocipd/internal/store/db"
+	"github.com/openclawos/ocipd/internal/store/diskspace"
 	"github.com/openclawos/ocipd/internal/store/quota"
 	"go.uber.org/zap"
 )
@@ -36,6 +39,23 @@ type commitQueue struct {
 	relay chan struct{}
 }
 
+// commits write changes, one batch after another.
+type commits struct {
+	queue  commitQueue
+	writer *writer
+	health *health
+	space  *diskspace.Monitor
+	quotas quota.Counts
+	// rooms is memory in which records are encoded: see [commits.encode].
+	rooms   sync.Pool
+	metrics *metrics.Set
+	clock   func() time.Time
+	logger  *zap.Logger
+	// altered records that somebody else has changed a row.
+	altered func(*AlteredError)
+	closing context.Context
+}
+
 // maxBatch bounds the changes that share a commit, and so the time that the first waits for the
 // last.
 const maxBatch = 512
@@ -58,7 +78,7 @@ type pending struct {
 	refused error
 	// waiting are the messages that will wait for a receiver.
 	waiting []quota.Message
-	// task, if set, runs in place of the change: see [Store.exclusively].
+	// task, if set, runs in place of the change: see [commits.exclusively].
 	task func(*writer) error
 	// tenant is that of the first record that has one, and rank the place among the tenant's waiting
 	// changes.
@@ -105,7 +125,7 @@ func (s *Store) commitOnce(c *Change, first bool) (Receipt, error) {
 		return Receipt{}, err
 	}
 	p.attribute()
-	defer s.forget(p)
+	defer s.commits.forget(p)
 	redacted := first && redactAll(s.redact, c.Records)
 	var err error
 	if p.folded, p.same, err = s.foldOf(c); err != nil {
@@ -115,26 +135,26 @@ func (s *Store) commitOnce(c *Change, first bool) (Receipt, error) {
 		return Receipt{}, ErrCredential
 	}
 	for i, r := range c.Records {
-		if p.bodies[i], err = s.encode(r); err != nil {
+		if p.bodies[i], err = s.commits.encode(r); err != nil {
 			return Receipt{}, err
 		}
 	}
-	if err := s.take(p); err != nil {
+	if err := s.commits.take(p); err != nil {
 		return Receipt{}, err
 	}
-	lead, err := s.queue.join(p)
+	lead, err := s.commits.queue.join(p)
 	if err != nil {
-		s.drop(p)
+		s.commits.drop(p)
 		return Receipt{}, err
 	}
-	s.finish(p, lead)
+	s.commits.finish(p, lead)
 	if p.err != nil {
-		s.drop(p)
+		s.commits.drop(p)
 		return Receipt{}, p.err
 	}
-	s.space.Written(p.size)
-	s.quotas.Written(p.waiting)
-	s.counted(c)
+	s.commits.space.Written(p.size)
+	s.commits.quotas.Written(p.waiting)
+	s.commits.counted(c)
 	return p.receipt, nil
 }
 
@@ -170,8 +190,8 @@ const roomBytes = 2 << 10
 
 // encode encodes a record in memory that was used for one before: fresh memory for each message is
 // in no processor's cache.
-func (s *Store) encode(r *audit.Record) ([]byte, error) {
-	room, ok := s.rooms.Get().(*[roomBytes]byte)
+func (cs *commits) encode(r *audit.Record) ([]byte, error) {
+	room, ok := cs.rooms.Get().(*[roomBytes]byte)
 	if !ok {
 		room = new([roomBytes]byte)
 	}
@@ -179,10 +199,10 @@ func (s *Store) encode(r *audit.Record) ([]byte, error) {
 }
 
 // forget gives back the memory of a change's records, once the writer no longer needs it.
-func (s *Store) forget(p *pending) {
+func (cs *commits) forget(p *pending) {
 	for i, body := range p.bodies {
 		if cap(body) == roomBytes {
-			s.rooms.Put((*[roomBytes]byte)(body[:roomBytes]))
+			cs.rooms.Put((*[roomBytes]byte)(body[:roomBytes]))
 		}
 		p.bodies[i] = nil
 	}
@@ -190,22 +210,22 @@ func (s *Store) forget(p *pending) {
 
 // take reserves the disk space of a change and its app's places in the queues, or refuses the
 // change.
-func (s *Store) take(p *pending) error {
+func (cs *commits) take(p *pending) error {
 	p.size = p.cost()
-	if err := s.space.Take(p.use(), p.size); err != nil {
+	if err := cs.space.Take(p.use(), p.size); err != nil {
 		return err
 	}
-	if err := s.quotas.Take(s.closing, p.drains(), p.waiting); err != nil {
-		s.space.GiveBack(p.size)
+	if err := cs.quotas.Take(cs.closing, p.drains(), p.waiting); err != nil {
+		cs.space.GiveBack(p.size)
 		return err
 	}
 	return nil
 }
 
 // drop gives back the reservations of a change that was not written.
-func (s *Store) drop(p *pending) {
-	s.space.GiveBack(p.size)
-	s.quotas.GiveBack(p.waiting)
+func (cs *commits) drop(p *pending) {
+	cs.space.GiveBack(p.size)
+	cs.quotas.GiveBack(p.waiting)
 }
 
 // cost returns about how much disk space a change takes: its data, once in the write-ahead log and
@@ -220,9 +240,9 @@ func (p *pending) cost() int64 {
 }
 
 // finish returns when a queued change is durable or has failed.
-func (s *Store) finish(p *pending, lead bool) {
+func (cs *commits) finish(p *pending, lead bool) {
 	if lead {
-		s.leadOnce()
+		cs.leadOnce()
 	}
 	<-p.done
 }
@@ -354,29 +374,29 @@ func (q *commitQueue) close(last *pending) (lead, first bool) {
 
 // leadOnce commits one batch, which holds the caller's own change, and passes
 // the lead on.
-func (s *Store) leadOnce() {
-	if batch := s.queue.take(nil); batch != nil {
-		s.commitBatch(batch)
+func (cs *commits) leadOnce() {
+	if batch := cs.queue.take(nil); batch != nil {
+		cs.commitBatch(batch)
 	}
-	s.queue.mu.Lock()
-	more := len(s.queue.waiting) > 0
-	s.queue.leading = more
-	s.queue.mu.Unlock()
+	cs.queue.mu.Lock()
+	more := len(cs.queue.waiting) > 0
+	cs.queue.leading = more
+	cs.queue.mu.Unlock()
 	if more {
-		s.queue.relay <- struct{}{}
+		cs.queue.relay <- struct{}{}
 	}
 }
 
 // leadUnderLoad is the background task that leads while changes keep coming.
-func (s *Store) leadUnderLoad() {
+func (cs *commits) leadUnderLoad() {
 	var batch []*pending
 	for {
 		select {
-		case <-s.queue.relay:
-			for batch = s.queue.take(batch); batch != nil; batch = s.queue.take(batch) {
-				s.commitBatch(batch)
+		case <-cs.queue.relay:
+			for batch = cs.queue.take(batch); batch != nil; batch = cs.queue.take(batch) {
+				cs.commitBatch(batch)
 			}
-		case <-s.closing.Done():
+		case <-cs.closing.Done():
 			return
 		}
 	}
@@ -386,31 +406,31 @@ func (s *Store) leadUnderLoad() {
 // again alone, so that no change fails because of another. A change that its guard refuses does not
 // affect the others.
 //
-// A panic in it ends the process: see [Store.crash].
-func (s *Store) commitBatch(batch []*pending) {
+// A panic in it ends the process: see [commits.crash].
+func (cs *commits) commitBatch(batch []*pending) {
 	done := false
 	defer func() {
 		if !done {
-			s.crash(recover())
+			cs.crash(recover())
 		}
 	}()
-	s.commitOrFail(batch)
+	cs.commitOrFail(batch)
 	done = true
 }
 
-func (s *Store) commitOrFail(batch []*pending) {
+func (cs *commits) commitOrFail(batch []*pending) {
 	if p := batch[0]; p.task != nil {
-		p.err = s.runTask(p)
+		p.err = cs.runTask(p)
 		close(p.done)
 		return
 	}
-	err := s.writeBatch(batch)
+	err := cs.writeBatch(batch)
 	switch {
 	case errors.Is(err, ErrFull):
-		s.writeFull(batch, err)
-	case err != nil && len(batch) > 1 && s.Latched() == nil:
+		cs.writeFull(batch, err)
+	case err != nil && len(batch) > 1 && cs.health.closed() == nil:
 		for _, p := range batch {
-			p.end(s.writeBatch([]*pending{p}))
+			p.end(cs.writeBatch([]*pending{p}))
 		}
 	default:
 		for _, p := range batch {
@@ -430,13 +450,13 @@ const crashWithin = 5 * time.Second
 // recovered the panic, the queue would have no leader, the other changes of the batch no answer,
 // and the daemon's memory would differ from its database. The next start continues from the durable
 // state.
-func (s *Store) crash(fault any) {
+func (cs *commits) crash(fault any) {
 	cause := fmt.Errorf("a commit panicked: %v", fault)
 	end := func() { panic(cause) }
 	// The process also ends if the code that panicked still holds a lock.
 	time.AfterFunc(crashWithin, end)
-	s.logger.Error("a commit panicked: the process ends", zap.Any("panic", fault), zap.StackSkip("stack", 1))
-	s.latch(cause)
+	cs.logger.Error("a commit panicked: the process ends", zap.Any("panic", fault), zap.StackSkip("stack", 1))
+	cs.health.latch(cause)
 	// No caller can recover the panic of another goroutine.
 	go end()
 	select {}
@@ -452,23 +472,23 @@ func (p *pending) end(err error) {
 
 // writeBatch commits and then releases: it publishes the log's end, calls the effects in order, and
 // wakes followers.
-func (s *Store) writeBatch(batch []*pending) error {
-	if cause := s.Latched(); cause != nil {
+func (cs *commits) writeBatch(batch []*pending) error {
+	if cause := cs.health.closed(); cause != nil {
 		return fmt.Errorf("%w: %w", ErrLatched, cause)
 	}
-	began := s.clock()
-	if err := s.writer.write(batch, began); err != nil {
-		return s.judge(err)
+	began := cs.clock()
+	if err := cs.writer.write(batch, began); err != nil {
+		return cs.judge(err)
 	}
 	// An fsync also succeeds on a deleted file. Only the name shows whether the data can be found
 	// again.
-	if err := s.mayRelease(batch); err != nil {
+	if err := cs.health.mayRelease(batch); err != nil {
 		return err
 	}
-	if !s.writer.idle {
-		s.metrics.Committed(len(batch), s.clock().Sub(began))
+	if !cs.writer.idle {
+		cs.metrics.Committed(len(batch), cs.clock().Sub(began))
 	}
-	s.writer.log.Publish()
+	cs.writer.log.Publish()
 	for _, p := range batch {
 		if p.refused != nil {
 			continue
@@ -479,22 +499,22 @@ func (s *Store) writeBatch(batch []*pending) error {
 			p.Durable(p.receipt)
 		}
 	}
-	s.writer.log.Tell()
+	cs.writer.log.Tell()
 	return nil
 }
 
 // judge decides the consequences of a failed commit for the store.
-func (s *Store) judge(err error) error {
+func (cs *commits) judge(err error) error {
 	if found, ok := errors.AsType[*AlteredError](err); ok {
-		s.altered(found)
+		cs.altered(found)
 	}
 	switch {
 	case db.IsFull(err):
 		return fmt.Errorf("%w: %w", ErrFull, err)
 	case db.IsIO(err):
 		// If a file was taken away, that is the cause.
-		err = errors.Join(s.watch.Check(), err)
-		s.latch(err)
+		err = errors.Join(cs.health.files.Check(), err)
+		cs.health.latch(err)
 		return fmt.Errorf("%w: %w", ErrLatched, err)
 	}
 	return err

@@ -6,8 +6,8 @@ import (
 )
 
 // counted updates the metrics for a durable change: they count what is on record, and nothing else.
-func (s *Store) counted(c *Change) {
-	if s.metrics == nil {
+func (cs *commits) counted(c *Change) {
+	if cs.metrics == nil {
 		return
 	}
 	for _, r := range c.Records {
@@ -15,22 +15,22 @@ func (s *Store) counted(c *Change) {
 		case audit.ActionExchange:
 			// The expiry or resolution of an exchange is no decision about a message.
 			if r.PolicyResult != "" {
-				s.metrics.Decision(r.Side, r.PolicyResult, r.Code)
+				cs.metrics.Decision(r.Side, r.PolicyResult, r.Code)
 			}
 		case audit.ActionDelivery:
 			switch r.Event {
 			case "delivered":
-				s.metrics.Delivery(metrics.Delivered)
+				cs.metrics.Delivery(metrics.Delivered)
 			case "failed":
-				s.metrics.Delivery(metrics.Failed)
+				cs.metrics.Delivery(metrics.Failed)
 			case "expired":
-				s.metrics.Delivery(metrics.Expired)
+				cs.metrics.Delivery(metrics.Expired)
 			}
 		}
 	}
 	for a := range Each[*Approval](c) {
 		if a.New {
-			s.metrics.Held()
+			cs.metrics.Held()
 		}
 	}
 }

@@ -25,7 +25,7 @@ func TestNearlyFull(t *testing.T) {
 	defer s.Close()
 	fill(t, s, 1)
 	free = 12 << 20
-	s.space.Look(false)
+	s.commits.space.Look(false)
 	if d := s.Disk(); d.Level != diskspace.Refuse || d.Free != free {
 		t.Fatalf("got %+v", d)
 	}
@@ -48,7 +48,7 @@ func TestNearlyFull(t *testing.T) {
 	s.TouchSession("telegram:bob", time.Now())
 	s.Flush()
 	free = 1 << 30
-	s.space.Look(false)
+	s.commits.space.Look(false)
 	commit(t, s, noted("goes on"))
 	if s.Head().Seq != 5 {
 		t.Errorf("the log ends at %d, want 5", s.Head().Seq)
@@ -114,7 +114,7 @@ func childUsesItsReserve(dir string) error {
 		if err := os.Remove(ballast); err != nil {
 			return err
 		}
-		s.space.Look(false)
+		s.commits.space.Look(false)
 		if _, err := s.Commit(noted("goes on")); err != nil {
 			return fmt.Errorf("with space again: %w", err)
 		}
@@ -215,7 +215,7 @@ func TestManyAtOnceLookAtTheDisk(t *testing.T) {
 	if refused < 30 || refused > 34 {
 		t.Errorf("%d were refused", refused)
 	}
-	s.space.Look(false)
+	s.commits.space.Look(false)
 	c := noted("one that takes nearly all")
 	c.Add(&Message{MessageID: MessageID{Queue: "q"}, DispatchID: "d", Body: make([]byte, (s.Disk().Free-16<<20)/2-64<<10)})
 	commit(t, s, c)

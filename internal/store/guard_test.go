@@ -34,8 +34,8 @@ func TestApprovalFromAState(t *testing.T) {
 
 // transactions counts the finished transactions of a store.
 func transactions(s *Store) *int {
-	n, ready := new(int), s.writer.ready
-	s.writer.ready = func(batch []*pending) error {
+	n, ready := new(int), s.commits.writer.ready
+	s.commits.writer.ready = func(batch []*pending) error {
 		*n++
 		return ready(batch)
 	}
@@ -162,7 +162,7 @@ func TestPartsPassNothingByAccident(t *testing.T) {
 	}
 	s := openTest(t)
 	lost := errors.New("the copy is lost")
-	s.alive = func() error { return lost }
+	s.health.alive = func() error { return lost }
 	for _, p := range []Part{
 		&Exchange{}, Current{}, Escalation{}, Settled{}, Heard{}, Seen{}, &Approval{New: true}, Session{}, &Message{}, Run{}, EndedRun(""),
 		AppProcess{}, EndedProcesses{}, Brought{}, Owed{}, Spent{}, Speaker{}, Unheard(""), Paused{}, Resumed(""), Forgotten(""),

@@ -120,9 +120,9 @@ func waitFor(ready func() bool) error {
 
 // waitingChanges returns how many changes wait for their turn.
 func (s *Store) waitingChanges() int {
-	s.queue.mu.Lock()
-	defer s.queue.mu.Unlock()
-	return len(s.queue.waiting)
+	s.commits.queue.mu.Lock()
+	defer s.commits.queue.mu.Unlock()
+	return len(s.commits.queue.waiting)
 }
 
 // hold blocks the writer in the Durable of a first commit, so that later commits wait and then

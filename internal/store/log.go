@@ -99,12 +99,12 @@ func (s *Store) Prune(ctx context.Context) error {
 			}
 			t, err := s.Tombstone(ctx)
 			if err == nil {
-				err = s.removeExchanges(ctx, t.Head.Time)
+				err = s.cleaning.removeExchanges(ctx, t.Head.Time)
 			}
 			if err != nil {
 				return err
 			}
-			s.removed.Or(removedTexts | removedPages)
+			s.cleaning.removed.Or(removedTexts | removedPages)
 			return s.Clean(ctx)
 		}
 		if _, err := s.Commit(&Change{log: logstore.Remove(upTo), Alarm: true}); err != nil {

@@ -84,7 +84,7 @@ func TestWriterSettings(t *testing.T) {
 		"PRAGMA synchronous": 2, // FULL
 		"SELECT count(*) FROM pragma_journal_mode WHERE journal_mode = 'wal'": 1,
 	} {
-		if got, err := db.QueryInt(s.writer.Conn, query); err != nil || got != want {
+		if got, err := db.QueryInt(s.commits.writer.Conn, query); err != nil || got != want {
 			t.Errorf("%s: got %d, want %d, %v", query, got, want, err)
 		}
 	}

@@ -148,7 +148,7 @@ func (tx *transaction) takeOut(first, last int64) error {
 // block those after it. Since they are about to be delivered, it returns none whose record is not
 // yet known to be kept, and an error if the database is lost.
 func (s *Store) Messages(ctx context.Context, queue string, after int64, limit int) ([]*Message, error) {
-	if err := s.noticeLoss(s.watch.Check()); err != nil {
+	if err := s.health.noticeLoss(s.health.files.Check()); err != nil {
 		return nil, err
 	}
 	head := s.Head().Seq

@@ -34,10 +34,10 @@ var panics = map[string]struct {
 		c.Add(Rows{Guard: func(*db.Writer) (refusal, err error) { panic("bug") }, Put: func(*db.Writer) error { return nil }})
 	}},
 	"part":          {in: func(_ *Store, c *Change) { c.Add(Rows{Put: func(*db.Writer) error { panic("bug") }}) }},
-	"copies before": {in: func(s *Store, _ *Change) { s.alive = func() error { panic("bug") } }},
+	"copies before": {in: func(s *Store, _ *Change) { s.health.alive = func() error { panic("bug") } }},
 	"copies after": {kept: true, in: func(s *Store, _ *Change) {
 		asked := false
-		s.alive = func() error {
+		s.health.alive = func() error {
 			if asked {
 				panic("bug")
 			}

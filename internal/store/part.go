@@ -39,7 +39,7 @@ type transaction struct {
 	receipt     Receipt
 	nextMessage int64
 	queues      map[string]int64
-	// removed is [Store.removed].
+	// removed is that of [cleaning].
 	removed *atomic.Uint32
 }
 

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/openclawos/ocipd/internal/store/db"
@@ -25,48 +26,58 @@ const (
 // of people or apps.
 var residual = [...]string{"approvals", "outbox", "releases", "exchanges"}
 
+// cleaning removes deleted data from the files.
+type cleaning struct {
+	db      *db.Reader
+	health  *health
+	between func(task func(*writer) error) error
+	closing context.Context
+	// removed says which data were deleted and not yet cleaned from the files.
+	removed atomic.Uint32
+}
+
 // findRemoved checks whether an earlier process has left anything to clean.
-func (s *Store) findRemoved(w *db.Writer) error {
+func (c *cleaning) findRemoved(w *db.Writer) error {
 	free, err := w.Free()
-	s.removed.Or(removedTexts)
+	c.removed.Or(removedTexts)
 	if free > 0 {
-		s.removed.Or(removedPages)
+		c.removed.Or(removedPages)
 	}
 	return err
 }
 
 // exclusively runs a task with the writing connection, between two transactions.
-func (s *Store) exclusively(task func(*writer) error) error {
+func (cs *commits) exclusively(task func(*writer) error) error {
 	p := &pending{Change: &Change{}, task: task, done: make(chan struct{})}
-	lead, err := s.queue.join(p)
+	lead, err := cs.queue.join(p)
 	if err != nil {
 		return err
 	}
-	s.finish(p, lead)
+	cs.finish(p, lead)
 	return p.err
 }
 
 // runTask is [Store.writeBatch] for a task.
-func (s *Store) runTask(p *pending) error {
-	if cause := s.Latched(); cause != nil {
+func (cs *commits) runTask(p *pending) error {
+	if cause := cs.health.closed(); cause != nil {
 		return fmt.Errorf("%w: %w", ErrLatched, cause)
 	}
-	if err := s.noticeLoss(s.watch.Check()); err != nil {
+	if err := cs.health.noticeLoss(cs.health.files.Check()); err != nil {
 		return err
 	}
-	if err := p.task(s.writer); err != nil {
-		return s.judge(err)
+	if err := p.task(cs.writer); err != nil {
+		return cs.judge(err)
 	}
-	return s.noticeLoss(s.watch.Check())
+	return cs.health.noticeLoss(cs.health.files.Check())
 }
 
 // Clean removes deleted data from the files, if anything was deleted since its last call, and
 // shortens the database file by its free space. A call continues an interrupted one.
 func (s *Store) Clean(ctx context.Context) error {
-	removed := s.removed.Swap(0)
-	err := s.clean(ctx, removed)
+	removed := s.cleaning.removed.Swap(0)
+	err := s.cleaning.clean(ctx, removed)
 	if err != nil {
-		s.removed.Or(removed)
+		s.cleaning.removed.Or(removed)
 	}
 	return err
 }
@@ -77,41 +88,41 @@ const (
 	removedPages
 )
 
-func (s *Store) clean(ctx context.Context, removed uint32) error {
+func (c *cleaning) clean(ctx context.Context, removed uint32) error {
 	if removed&removedTexts != 0 {
 		for _, table := range residual {
 			if table == "exchanges" && removed&removedPages == 0 {
 				// It is long, and loses rows by retention alone.
 				continue
 			}
-			if err := s.wipe(ctx, table); err != nil {
+			if err := c.wipe(ctx, table); err != nil {
 				return err
 			}
 		}
 	}
 	if removed&removedPages != 0 {
-		if err := s.inSteps(ctx, s.giveBack); err != nil {
+		if err := c.inSteps(ctx, c.giveBack); err != nil {
 			return err
 		}
 	}
 	if removed != 0 {
-		return s.exclusively(s.emptyLog)
+		return c.between(c.emptyLog)
 	}
 	return nil
 }
 
 // inSteps takes steps until one says that it was the last.
-func (s *Store) inSteps(ctx context.Context, step func(*writer) (more bool, err error)) error {
+func (c *cleaning) inSteps(ctx context.Context, step func(*writer) (more bool, err error)) error {
 	pause := time.NewTicker(cleanPause)
 	defer pause.Stop()
 	for {
 		more := false
-		if err := s.exclusively(func(w *writer) (err error) { more, err = step(w); return err }); err != nil || !more {
+		if err := c.between(func(w *writer) (err error) { more, err = step(w); return err }); err != nil || !more {
 			return err
 		}
 		select {
 		case <-pause.C:
-		case <-s.closing.Done():
+		case <-c.closing.Done():
 			return ErrClosed
 		case <-ctx.Done():
 			return ctx.Err()
@@ -121,7 +132,7 @@ func (s *Store) inSteps(ctx context.Context, step func(*writer) (more bool, err 
 
 // giveBack moves pages from the end of the file into its gaps, and shortens it by as many with the
 // next checkpoint.
-func (s *Store) giveBack(w *writer) (more bool, err error) {
+func (c *cleaning) giveBack(w *writer) (more bool, err error) {
 	free, err := w.Free()
 	if err != nil || free == 0 {
 		return false, err
@@ -132,7 +143,7 @@ func (s *Store) giveBack(w *writer) (more bool, err error) {
 	}
 	n := min(free, cleanPages)
 	// Pages of SQLite's own map go with the pages that they describe.
-	s.watch.Shrinks(uint64(max(0, pages-n-n/64-2)) * uint64(w.pageSize))
+	c.health.files.Shrinks(uint64(max(0, pages-n-n/64-2)) * uint64(w.pageSize))
 	if err := w.GiveBack(n); err != nil {
 		return false, err
 	}
@@ -144,21 +155,21 @@ func (s *Store) giveBack(w *writer) (more bool, err error) {
 }
 
 // emptyLog empties the write-ahead log, or leaves it for the next time if somebody still reads it.
-func (s *Store) emptyLog(w *writer) error {
-	busy, err := w.EmptyLog(s.watch.Rewrites)
+func (c *cleaning) emptyLog(w *writer) error {
+	busy, err := w.EmptyLog(c.health.files.Rewrites)
 	if busy {
-		s.removed.Or(removedTexts)
+		c.removed.Or(removedTexts)
 	}
 	return err
 }
 
 // wipe overwrites the bytes of a table's pages and of its indexes that are beside their rows.
-func (s *Store) wipe(ctx context.Context, table string) error {
-	pages, err := s.db.PagesOf(ctx, table)
+func (c *cleaning) wipe(ctx context.Context, table string) error {
+	pages, err := c.db.PagesOf(ctx, table)
 	if err != nil {
 		return err
 	}
-	return s.inSteps(ctx, func(w *writer) (more bool, err error) {
+	return c.inSteps(ctx, func(w *writer) (more bool, err error) {
 		n := min(len(pages), cleanPages)
 		err = w.Wipe(pages[:n])
 		pages = pages[n:]
@@ -168,9 +179,9 @@ func (s *Store) wipe(ctx context.Context, table string) error {
 
 // removeExchanges deletes the exchanges that have ended and were not touched since a time, a few at
 // a time.
-func (s *Store) removeExchanges(ctx context.Context, before time.Time) error {
+func (c *cleaning) removeExchanges(ctx context.Context, before time.Time) error {
 	after := int64(0)
-	return s.inSteps(ctx, func(w *writer) (more bool, err error) {
+	return c.inSteps(ctx, func(w *writer) (more bool, err error) {
 		defer sqlitex.Save(w.Conn)(&err)
 		last, err := w.Scalar("exchanges", `SELECT coalesce(max(rowid), 0) FROM (SELECT rowid FROM main.exchanges WHERE rowid > ? ORDER BY rowid LIMIT ?)`, db.Int(after), db.Int(4*cleanPages))
 		if err != nil || last == 0 {
@@ -189,7 +200,7 @@ func (s *Store) removeExchanges(ctx context.Context, before time.Time) error {
 
 // makeMovable rewrites an older database once, so that it can be shortened step by step from then
 // on. It first logs the cost.
-func (s *Store) makeMovable(ctx context.Context, w *db.Writer) error {
+func makeMovable(ctx context.Context, w *db.Writer, path string, space *diskspace.Monitor, log *zap.Logger) error {
 	movable, err := w.Movable()
 	if err != nil || movable {
 		return err
@@ -198,16 +209,16 @@ func (s *Store) makeMovable(ctx context.Context, w *db.Writer) error {
 	if err != nil {
 		return err
 	}
-	free, err := s.space.Free()
+	free, err := space.Free()
 	if err == nil {
-		s.logger.Info("writing the database anew, once, so that removed records give their space back",
+		log.Info("writing the database anew, once, so that removed records give their space back",
 			zap.Int64("bytes", size), zap.Int64("bytesOfDiskMeanwhile", anewRoom(size)), zap.Duration("about", anewTime(size)))
 		if free < anewRoom(size)+diskspace.Least {
-			s.logger.Warn("the database is not written anew, and does not get shorter by what is removed, until there is room for it at a start",
+			log.Warn("the database is not written anew, and does not get shorter by what is removed, until there is room for it at a start",
 				zap.Int64("bytesFree", free), zap.Int64("bytesNeeded", anewRoom(size)+diskspace.Least))
 			return nil
 		}
-		err = w.MakeMovable(ctx, s.path)
+		err = w.MakeMovable(ctx, path)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot write the store anew, which lets it give back the space of what is removed: %w", err)

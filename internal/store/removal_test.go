@@ -98,7 +98,7 @@ func TestRemovedIsGone(t *testing.T) {
 	if err != nil || after.Size() >= before.Size()*3/4 {
 		t.Errorf("the file had %d bytes and has %d, %v", before.Size(), after.Size(), err)
 	}
-	if free, err := db.QueryInt(s.writer.Conn, "PRAGMA freelist_count"); err != nil || free > 0 {
+	if free, err := db.QueryInt(s.commits.writer.Conn, "PRAGMA freelist_count"); err != nil || free > 0 {
 		t.Errorf("%d pages are free, %v", free, err)
 	}
 	if s.Latched() != nil {

@@ -86,7 +86,7 @@ func (s *State) Session(ctx context.Context, key string) (Session, error) {
 
 // FreshSession returns a session with every use of it counted.
 func (s *Store) FreshSession(ctx context.Context, key string) (Session, error) {
-	s.flushTouches()
+	s.Flush()
 	return s.Session(ctx, key)
 }
 
@@ -144,7 +144,7 @@ const sessionMatch = ` WHERE (?1 = '' OR agent_id = ?1) AND (?2 = '' OR channel_
 // Sessions returns a page of the matching sessions, last used first, and the number of all that
 // match.
 func (s *Store) Sessions(ctx context.Context, f SessionFilter, limit, offset int) (page []Session, total int, err error) {
-	s.flushTouches()
+	s.Flush()
 	agents, channels, served := f.Of.lists()
 	match := []any{f.AgentID, f.ChannelID, f.AccountID, db.Milliseconds(f.ActiveSince), db.Milliseconds(f.IdleSince), agents, channels, served}
 	var counts []int64

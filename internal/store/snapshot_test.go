@@ -74,7 +74,7 @@ func TestSnapshotEnds(t *testing.T) {
 	if _, _, err := s.Snapshot(ended); !errors.Is(err, context.Canceled) {
 		t.Errorf("with an ended context: %v", err)
 	}
-	s.space.Free = func() (int64, error) { return 1 << 20, nil }
+	s.commits.space.Free = func() (int64, error) { return 1 << 20, nil }
 	_, _, err := s.Snapshot(t.Context())
 	if full, ok := errors.AsType[*NoRoomError](err); !ok || full.Needed <= full.Free {
 		t.Errorf("without room: %v", err)

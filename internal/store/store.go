@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/openclawos/ocipd/internal/audit"
@@ -126,17 +125,11 @@ type Store struct {
 	// claim keeps other stores off the file while it is open.
 	claim *db.File
 
-	queue   commitQueue
-	writer  *writer
-	touches touches
-	watch   *fileintegrity.Watch
-	space   *diskspace.Monitor
-	quotas  quota.Counts
-	alive   func() error
-	redact  func(*audit.Record)
-	// unreadable is [Options.Unreadable].
-	unreadable func(*UnreadableError) error
-	metrics    *metrics.Set
+	commits  commits
+	cleaning cleaning
+	touches  touches
+	health   health
+	redact   func(*audit.Record)
 
 	// newID is that of [logstore.Signing].
 	newID func() string
@@ -146,11 +139,6 @@ type Store struct {
 	// onAltered is [Options.Altered].
 	onAltered func(table, row string) *Change
 
-	// rooms is memory in which records are encoded: see [Store.encode].
-	rooms   sync.Pool
-	latched atomic.Pointer[error]
-	// removed says which data were deleted and not yet cleaned from the files: see [Store.Clean].
-	removed atomic.Uint32
 	// copying is full while a copy is being made: see [Store.Snapshot].
 	copying chan struct{}
 
@@ -201,28 +189,50 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, errors.Join(space.Explain(err), claim.Abandon(true))
 	}
-	s := &Store{
-		State: State{state: fold.NewSet(), clock: o.Clock, logger: o.Log}, path: o.Path, claim: claim, space: space, alive: o.Alive, redact: o.Redact,
-		unreadable: o.Unreadable, onAltered: o.Altered, metrics: o.Metrics, copying: make(chan struct{}, 1),
-	}
-	s.between = s.exclusively
-	s.queue.wait, s.queue.relay = o.Wait, make(chan struct{}, 1)
-	s.closing, s.startStop = context.WithCancel(context.WithoutCancel(ctx))
+	s := newStore(ctx, &o, claim, space)
 	adopt, keep, err := s.open(ctx, w, o)
 	if err != nil {
 		s.startStop()
 		if s.db != nil {
 			err = errors.Join(err, s.db.Close())
 		}
-		err = errors.Join(space.Explain(err), w.Close(), s.watch.Close())
+		err = errors.Join(space.Explain(err), w.Close(), s.health.files.Close())
 		if keep {
 			return nil, errors.Join(err, claim.Close())
 		}
 		return nil, errors.Join(err, claim.Abandon(true))
 	}
+	s.run(&o)
+	if adopt && o.Signing != nil {
+		if err := s.adoptState(); err != nil {
+			return nil, errors.Join(err, s.Close())
+		}
+	}
+	return s, nil
+}
+
+// newStore connects the parts of a store.
+func newStore(ctx context.Context, o *Options, claim *db.File, space *diskspace.Monitor) *Store {
+	s := &Store{
+		State: State{state: fold.NewSet(), clock: o.Clock, logger: o.Log}, path: o.Path, claim: claim, redact: o.Redact,
+		health:    health{path: o.Path, logger: o.Log, alive: o.Alive, unreadable: o.Unreadable},
+		onAltered: o.Altered, copying: make(chan struct{}, 1),
+	}
+	s.closing, s.startStop = context.WithCancel(context.WithoutCancel(ctx))
+	s.commits = commits{
+		queue: commitQueue{wait: o.Wait, relay: make(chan struct{}, 1)}, health: &s.health, space: space, metrics: o.Metrics,
+		clock: o.Clock, logger: o.Log, altered: s.altered, closing: s.closing,
+	}
+	s.between = s.commits.exclusively
+	s.cleaning.health, s.cleaning.between, s.cleaning.closing = &s.health, s.between, s.closing
+	return s
+}
+
+// run starts the tasks in the background.
+func (s *Store) run(o *Options) {
 	if o.Space.On() {
 		s.tasks.Go(func() {
-			s.space.Run(s.closing, func(was, now diskspace.Disk) error {
+			s.commits.space.Run(s.closing, func(was, now diskspace.Disk) error {
 				if o.DiskChanged == nil {
 					return nil
 				}
@@ -231,16 +241,10 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 			})
 		})
 	}
-	s.tasks.Go(s.leadUnderLoad)
+	s.tasks.Go(s.commits.leadUnderLoad)
 	if o.Signing != nil {
 		s.tasks.Go(func() { s.signInTime(cmp.Or(o.Signing.Every, time.Minute)) })
 	}
-	if adopt && o.Signing != nil {
-		if err := s.adoptState(); err != nil {
-			return nil, errors.Join(err, s.Close())
-		}
-	}
-	return s, nil
 }
 
 // open makes the database ready. Keep says after a failure that a key may have been made for the
@@ -258,7 +262,7 @@ func (s *Store) open(ctx context.Context, w *db.Writer, o Options) (adopt, keep 
 	if err := w.Overwrite(); err != nil {
 		return false, false, err
 	}
-	if err := s.makeMovable(ctx, w); err != nil {
+	if err := makeMovable(ctx, w, s.path, s.commits.space, s.logger); err != nil {
 		return false, false, err
 	}
 	if err := w.Seal(s.seals); err != nil {
@@ -267,6 +271,7 @@ func (s *Store) open(ctx context.Context, w *db.Writer, o Options) (adopt, keep 
 	if s.db, err = db.NewReader(o.Path, readerCount, s.seals); err != nil {
 		return false, false, err
 	}
+	s.cleaning.db = s.db
 	keyed := false
 	log, err := s.takeUp(ctx, w, o, func() { keyed = true })
 	if err != nil {
@@ -281,21 +286,21 @@ func (s *Store) open(ctx context.Context, w *db.Writer, o Options) (adopt, keep 
 			return false, keyed, err
 		}
 	}
-	if err := s.quotas.Begin(ctx, o.Quota, o.Clock, s.Waiting); err != nil {
+	if err := s.commits.quotas.Begin(ctx, o.Quota, o.Clock, s.Waiting); err != nil {
 		return false, keyed, err
 	}
-	if s.writer, err = newWriter(s, w, log); err != nil {
+	if s.commits.writer, err = newWriter(s, w, log); err != nil {
 		return false, keyed, err
 	}
 	// From here on a lock fails at once, since everybody would wait behind it.
 	w.Conn.SetBusyTimeout(0)
-	if err := s.findRemoved(w); err != nil {
+	if err := s.cleaning.findRemoved(w); err != nil {
 		return false, keyed, err
 	}
-	if s.watch, err = fileintegrity.New(o.Path, db.JournalLimit); err != nil {
+	if s.health.files, err = fileintegrity.New(o.Path, db.JournalLimit); err != nil {
 		return false, keyed, err
 	}
-	s.db.Unmoved, s.db.Failed = s.watch.Check, s.readFailed
+	s.db.Unmoved, s.db.Failed = s.health.files.Check, s.health.readFailed
 	s.db.Altered = func(found *AlteredError) error {
 		s.altered(found)
 		if o.UnreadableRow == nil {
@@ -325,9 +330,9 @@ func (s *Store) takeUp(ctx context.Context, w *db.Writer, o Options, keyed func(
 		},
 		Restored: s.state.Restored, Newest: s.state.Newest,
 	}
-	if _, err := os.Stat(s.latchFile()); err == nil {
+	if _, err := os.Stat(s.health.latchFile()); err == nil {
 		s.logger.Warn("the store was closed for writing: verifying every record")
-		if err := s.integrity(ctx); err != nil {
+		if err := integrity(ctx, s.db); err != nil {
 			return nil, err
 		}
 		log.All = true
@@ -346,7 +351,8 @@ func (s *Store) takeUp(ctx context.Context, w *db.Writer, o Options, keyed func(
 	if s.Log, writer, err = logstore.Open(ctx, s.db, w, log); err != nil {
 		return nil, err
 	}
-	if err := s.matchMark(ctx); err != nil {
+	s.health.log = s.Log
+	if err := s.health.matchMark(ctx); err != nil {
 		return nil, err
 	}
 	if s.sealedFrom, err = rowseal.SealedFrom(ctx, s.db); err != nil {
@@ -355,37 +361,18 @@ func (s *Store) takeUp(ctx context.Context, w *db.Writer, o Options, keyed func(
 	if err := s.checkTail(ctx); err != nil {
 		return nil, err
 	}
-	if err := os.Remove(s.latchFile()); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(s.health.latchFile()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("cannot clear the store's latch: %w", err)
 	}
 	return writer, nil
 }
 
-// latchFile marks a store that must be verified before it is used again.
-func (s *Store) latchFile() string { return s.path + ".latched" }
-
-// latch closes the store for writing.
-func (s *Store) latch(cause error) {
-	if !s.latched.CompareAndSwap(nil, &cause) {
-		return
-	}
-	s.logger.Error("the store is closed for writing", zap.Error(cause))
-	if err := s.mark(cause); err != nil {
-		s.logger.Error("cannot mark the store as latched", zap.Error(err))
-	}
-}
-
 // Latched returns the error that closed the store for writing, or nil.
-func (s *Store) Latched() error {
-	if cause := s.latched.Load(); cause != nil {
-		return *cause
-	}
-	return nil
-}
+func (s *Store) Latched() error { return s.health.closed() }
 
 // integrity has SQLite check its own structures.
-func (s *Store) integrity(ctx context.Context) error {
-	said, err := db.Rows(ctx, s.db, "the structure of the store", `PRAGMA quick_check`, nil, db.ScanText)
+func integrity(ctx context.Context, database *db.Reader) error {
+	said, err := db.Rows(ctx, database, "the structure of the store", `PRAGMA quick_check`, nil, db.ScanText)
 	if err == nil && !slices.Equal(said, []string{"ok"}) {
 		err = fmt.Errorf("cannot start on a damaged store: %w", &audit.Fault{Problem: strings.Join(said, "; ")})
 	}
@@ -401,15 +388,15 @@ func (s *Store) Close() error {
 	s.alterations.Settle()
 	s.touches.rush()
 	last := &pending{Change: &Change{}, done: make(chan struct{})}
-	lead, first := s.queue.close(last)
+	lead, first := s.commits.queue.close(last)
 	if !first {
 		return nil
 	}
 	// Changes are committed in the order they came, so when the last one is done, nobody waits any
 	// more. It waits without a limit: the connection must not be closed during a commit.
-	s.finish(last, lead)
+	s.commits.finish(last, lead)
 	s.startStop()
 	s.tasks.Wait()
 	s.copying <- struct{}{}
-	return errors.Join(last.err, s.db.Close(), s.writer.Close(), s.watch.Close(), s.claim.Close())
+	return errors.Join(last.err, s.db.Close(), s.commits.writer.Close(), s.health.files.Close(), s.claim.Close())
 }

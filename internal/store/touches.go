@@ -80,13 +80,10 @@ func (t *touches) arm(s *Store) {
 		waiting := len(t.taken) > 0 || len(t.sessions) > 0
 		t.mu.Unlock()
 		if waiting {
-			s.flushTouches()
+			s.Flush()
 		}
 	})
 }
-
-// Flush writes touches now, without waiting for the next commit.
-func (s *Store) Flush() { s.flushTouches() }
 
 // Shrink frees the memory of pages and lines that are read again when needed.
 func (s *Store) Shrink() {
@@ -96,8 +93,8 @@ func (s *Store) Shrink() {
 	s.db.Shrink()
 }
 
-// flushTouches writes every touch now, if there is one. A failure keeps them for the next commit.
-func (s *Store) flushTouches() {
+// Flush writes every touch now, if there is one. A failure keeps them for the next commit.
+func (s *Store) Flush() {
 	if !s.touches.any() {
 		return
 	}

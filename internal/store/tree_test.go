@@ -131,13 +131,13 @@ func TestCheckpointsByCount(t *testing.T) {
 		t.Errorf("%+v, newest checkpoint at %d", r, s.Checkpoint().Seq)
 	}
 	// A change that cannot be written rolls the tree back.
-	if err := s.writer.Run(`CREATE TEMP TRIGGER unwritten BEFORE INSERT ON records BEGIN SELECT raise(ABORT, 'no'); END`); err != nil {
+	if err := s.commits.writer.Run(`CREATE TEMP TRIGGER unwritten BEFORE INSERT ON records BEGIN SELECT raise(ABORT, 'no'); END`); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Commit(noted("not written")); err == nil {
 		t.Error("a record that was not written is committed")
 	}
-	if err := s.writer.Run(`DROP TRIGGER unwritten`); err != nil {
+	if err := s.commits.writer.Run(`DROP TRIGGER unwritten`); err != nil {
 		t.Fatal(err)
 	}
 	fill(t, s, 300)

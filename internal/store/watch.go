@@ -8,17 +8,56 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/store/fileintegrity"
+	"github.com/openclawos/ocipd/internal/store/logstore"
+	"go.uber.org/zap"
 )
 
+// health is whether the store may write and release: its files and the copies of the log are there, and
+// nothing has closed it.
+type health struct {
+	path   string
+	logger *zap.Logger
+	log    *logstore.Log
+	files  *fileintegrity.Watch
+	alive  func() error
+	// unreadable is [Options.Unreadable].
+	unreadable func(*UnreadableError) error
+	latched    atomic.Pointer[error]
+}
+
+// latchFile marks a store that must be verified before it is used again.
+func (h *health) latchFile() string { return h.path + ".latched" }
+
+// latch closes the store for writing.
+func (h *health) latch(cause error) {
+	if !h.latched.CompareAndSwap(nil, &cause) {
+		return
+	}
+	h.logger.Error("the store is closed for writing", zap.Error(cause))
+	if err := h.mark(cause); err != nil {
+		h.logger.Error("cannot mark the store as latched", zap.Error(err))
+	}
+}
+
+// closed returns the error that closed the store for writing, or nil.
+func (h *health) closed() error {
+	if cause := h.latched.Load(); cause != nil {
+		return *cause
+	}
+	return nil
+}
+
 // noticeLoss closes the store if one of its files is lost.
-func (s *Store) noticeLoss(err error) error {
+func (h *health) noticeLoss(err error) error {
 	if err == nil {
 		return nil
 	}
-	s.latch(err)
+	h.latch(err)
 	return fmt.Errorf("%w: %w", ErrLatched, err)
 }
 
@@ -38,12 +77,12 @@ func (e *UnreadableError) Unwrap() []error { return []error{ErrLatched, e.Closed
 
 // readFailed checks the files after a query that failed as on a broken disk: the first reader may
 // notice a missing file long before the next commit.
-func (s *Store) readFailed(err error) error {
-	_ = s.noticeLoss(s.watch.Check())
-	if cause := s.Latched(); cause != nil {
+func (h *health) readFailed(err error) error {
+	_ = h.noticeLoss(h.files.Check())
+	if cause := h.closed(); cause != nil {
 		unreadable := &UnreadableError{Closed: cause, Cause: err}
-		if s.unreadable != nil {
-			return s.unreadable(unreadable)
+		if h.unreadable != nil {
+			return h.unreadable(unreadable)
 		}
 		return unreadable
 	}
@@ -52,11 +91,11 @@ func (s *Store) readFailed(err error) error {
 
 // mayWrite checks right before a batch goes to the disk, so that nothing is written to a file that
 // nobody can find.
-func (s *Store) mayWrite(batch []*pending) error {
-	if err := s.noticeLoss(s.watch.Check()); err != nil {
+func (h *health) mayWrite(batch []*pending) error {
+	if err := h.noticeLoss(h.files.Check()); err != nil {
 		return err
 	}
-	if err := s.copies(batch); err != nil {
+	if err := h.copies(batch); err != nil {
 		return fmt.Errorf("%w: %w", ErrMirrorLost, err)
 	}
 	return nil
@@ -69,24 +108,24 @@ const copyPatience = 2 * time.Second
 // mayRelease checks after a transaction. It waits for a copy of the log that is lost by now. If it
 // stays lost, the store closes: the changes are in the database and their callers fail, so the
 // daemon's memory no longer agrees with the store.
-func (s *Store) mayRelease(batch []*pending) error {
-	err := s.copies(batch)
+func (h *health) mayRelease(batch []*pending) error {
+	err := h.copies(batch)
 	if err != nil {
-		err = s.awaitCopies(batch)
+		err = h.awaitCopies(batch)
 	}
 	if err == nil {
-		err = s.watch.Check()
+		err = h.files.Check()
 	}
-	return s.noticeLoss(err)
+	return h.noticeLoss(err)
 }
 
-func (s *Store) awaitCopies(batch []*pending) error {
+func (h *health) awaitCopies(batch []*pending) error {
 	again := time.NewTicker(2 * time.Millisecond)
 	defer again.Stop()
 	limit := time.NewTimer(copyPatience)
 	defer limit.Stop()
 	for {
-		err := s.copies(batch)
+		err := h.copies(batch)
 		if err == nil {
 			return nil
 		}
@@ -99,11 +138,11 @@ func (s *Store) awaitCopies(batch []*pending) error {
 }
 
 // copies checks that the copies of the log are there, if that matters.
-func (s *Store) copies(batch []*pending) error {
-	if s.alive == nil || !slices.ContainsFunc(batch, func(p *pending) bool { return p.refused == nil && p.releases() }) {
+func (h *health) copies(batch []*pending) error {
+	if h.alive == nil || !slices.ContainsFunc(batch, func(p *pending) bool { return p.refused == nil && p.releases() }) {
 		return nil
 	}
-	return s.alive()
+	return h.alive()
 }
 
 // headMark begins the line of the latch's mark with the end of the log.
@@ -111,12 +150,12 @@ const headMark = "head "
 
 // mark writes down why the store was closed and the last record on which anything was released. It
 // is best effort: if the disk is gone, the next start fails by itself.
-func (s *Store) mark(cause error) error {
-	f, err := os.OpenFile(s.latchFile(), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+func (h *health) mark(cause error) error {
+	f, err := os.OpenFile(h.latchFile(), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
-	head := s.Head()
+	head := h.log.Head()
 	_, err = fmt.Fprintf(f, "%s\n%s%d %s\n", strings.ReplaceAll(cause.Error(), "\n", "; "), headMark, head.Seq, head.Hash)
 	return errors.Join(err, f.Sync(), f.Close())
 }
@@ -126,15 +165,15 @@ func (s *Store) mark(cause error) error {
 func (s *Store) CheckLog(ctx context.Context, rest func(context.Context) error) error {
 	err := s.CheckAll(ctx, rest)
 	if _, damaged := errors.AsType[*audit.Fault](err); damaged {
-		err = errors.Join(err, s.mark(err))
+		err = errors.Join(err, s.health.mark(err))
 	}
 	return err
 }
 
 // matchMark compares the log with a latched store's mark: a log that was cut or replaced meanwhile
 // lacks records on which something was released, even if it is sound in itself.
-func (s *Store) matchMark(ctx context.Context) error {
-	text, err := os.ReadFile(s.latchFile())
+func (h *health) matchMark(ctx context.Context) error {
+	text, err := os.ReadFile(h.latchFile())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -156,9 +195,9 @@ func (s *Store) matchMark(ctx context.Context) error {
 		// The disk may have taken only part of the mark.
 		return nil
 	}
-	missing := fmt.Sprintf("ends at record %d", s.Head().Seq)
-	if s.Head().Seq >= noted.seq {
-		line, err := s.Line(ctx, noted.seq)
+	missing := fmt.Sprintf("ends at record %d", h.log.Head().Seq)
+	if h.log.Head().Seq >= noted.seq {
+		line, err := h.log.Line(ctx, noted.seq)
 		if err != nil {
 			return err
 		}
@@ -172,5 +211,5 @@ func (s *Store) matchMark(ctx context.Context) error {
 		missing = "has another record there"
 	}
 	return fmt.Errorf("cannot start: the store was closed at record %d, and the database %s; put the right file back, "+
-		"or remove %s to go on without the records that are missing", noted.seq, missing, s.latchFile())
+		"or remove %s to go on without the records that are missing", noted.seq, missing, h.latchFile())
 }

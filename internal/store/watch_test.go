@@ -132,7 +132,7 @@ func TestLossDuringTheTransaction(t *testing.T) {
 			}
 			head, late := s.Head(), false
 			// The copies are checked between that check and the write.
-			s.alive = func() error {
+			s.health.alive = func() error {
 				if !late {
 					late = true
 					if err := loss.do(o.Path); err != nil {
@@ -177,7 +177,7 @@ func outboxWaits(t *testing.T, dir string) {
 	s, o := openIn(t, dir)
 	commit(t, s, noted("a"))
 	asked := 0
-	s.alive = func() error {
+	s.health.alive = func() error {
 		if asked++; asked >= 2 {
 			return errors.New("the copy is lost")
 		}
@@ -206,7 +206,7 @@ func outboxWaits(t *testing.T, dir string) {
 func TestReleaseWaitsForACopy(t *testing.T) {
 	s, _ := openIn(t, t.TempDir())
 	asked := 0
-	s.alive = func() error {
+	s.health.alive = func() error {
 		if asked++; asked > 1 && asked < 10 {
 			return errors.New("the copy is lost")
 		}
@@ -228,11 +228,11 @@ func TestNoFalseLoss(t *testing.T) {
 	s, o := openIn(t, t.TempDir())
 	const limit = 1 << 20
 	watch, err := fileintegrity.New(o.Path, limit)
-	if err := errors.Join(err, s.watch.Close()); err != nil {
+	if err := errors.Join(err, s.health.files.Close()); err != nil {
 		t.Fatal(err)
 	}
-	s.watch = watch
-	if err := sqlitex.ExecuteScript(s.writer.Conn, fmt.Sprintf("PRAGMA journal_size_limit=%d; PRAGMA wal_autocheckpoint=100;", limit), nil); err != nil {
+	s.health.files = watch
+	if err := sqlitex.ExecuteScript(s.commits.writer.Conn, fmt.Sprintf("PRAGMA journal_size_limit=%d; PRAGMA wal_autocheckpoint=100;", limit), nil); err != nil {
 		t.Fatal(err)
 	}
 	reader, err := readAlong(o.Path)
@@ -450,7 +450,7 @@ func BenchmarkWatch(b *testing.B) {
 	s := open(b, options(b.TempDir()))
 	defer s.Close()
 	for b.Loop() {
-		if err := errors.Join(s.watch.Check()); err != nil {
+		if err := errors.Join(s.health.files.Check()); err != nil {
 			b.Fatal(err)
 		}
 	}

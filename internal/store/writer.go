@@ -32,16 +32,16 @@ type writer struct {
 
 func newWriter(s *Store, database *db.Writer, log *logstore.Writer) (*writer, error) {
 	w := &writer{
-		transaction: transaction{Writer: database, queues: make(map[string]int64), removed: &s.removed},
-		log:         log, touches: &s.touches, state: s.state, ready: s.mayWrite,
+		transaction: transaction{Writer: database, queues: make(map[string]int64), removed: &s.cleaning.removed},
+		log:         log, touches: &s.touches, state: s.state, ready: s.health.mayWrite,
 	}
 	size, err := db.QueryInt(w.Conn, "PRAGMA page_size")
 	if err != nil {
 		return nil, err
 	}
 	w.pageSize = int64(size)
-	if s.space.On() {
-		w.grown = s.space.Grown
+	if s.commits.space.On() {
+		w.grown = s.commits.space.Grown
 	}
 	w.nextMessage, err = w.Scalar("the outbox", `SELECT coalesce(max(id & ?), 0) FROM main.outbox`, db.Int(sequenceMask))
 	return w, err
