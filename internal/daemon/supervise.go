@@ -101,7 +101,7 @@ func (s *serving) end(limit time.Duration, log *zap.Logger) {
 	go func() {
 		select {
 		case <-s.aborted:
-			s.Server.Abort()
+			s.Abort()
 		case <-closed:
 		}
 	}()

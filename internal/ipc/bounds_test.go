@@ -196,11 +196,11 @@ func TestNobodyIsCutForNothing(t *testing.T) {
 	h := bounded(t, Limits{QueueBytes: 1 << 20, TotalQueueBytes: 2 << 20})
 	p, link := h.join(t)
 	p.alive()
-	h.Server.all.mu.Lock()
+	h.all.mu.Lock()
 	for c := range h.all.conns {
 		c.process.queued.Add(2 << 20) // of connections that are ending
 	}
-	h.Server.all.mu.Unlock()
+	h.all.mu.Unlock()
 	link.Flush()
 	p.alive()
 	p.alive()
@@ -245,8 +245,8 @@ func TestQueuedIsCountedRight(t *testing.T) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.Server.all.mu.Lock()
-	defer h.Server.all.mu.Unlock()
+	h.all.mu.Lock()
+	defer h.all.mu.Unlock()
 	if len(h.all.processes) > 0 || len(h.all.users) > 0 || h.all.faces[faceApp] != 0 {
 		t.Errorf("left: %d processes, users %v, connections %v", len(h.all.processes), h.all.users, h.all.faces)
 	}
@@ -310,11 +310,11 @@ func TestOperatorsAlwaysGetIn(t *testing.T) {
 		p.send("1", "stream.cancel", `{"requestId":"none"}`)
 		p.answers("1", api.NotFound)
 		if n%16 == 0 {
-			h.Server.all.mu.Lock()
+			h.all.mu.Lock()
 			if held := h.all.faces[faceOperator]; held > operatorConnections {
 				t.Errorf("%d connections of operators", held)
 			}
-			h.Server.all.mu.Unlock()
+			h.all.mu.Unlock()
 		}
 	}
 }
@@ -327,7 +327,7 @@ func TestAnOperatorAtWorkIsNotPushedOut(t *testing.T) {
 	for h.Connections() < 2 {
 		busy.pause()
 	}
-	h.Server.all.mu.Lock()
+	h.all.mu.Lock()
 	var first, second *conn
 	for c := range h.all.conns {
 		if first == nil || c.since.Before(first.since) {
@@ -336,7 +336,7 @@ func TestAnOperatorAtWorkIsNotPushedOut(t *testing.T) {
 			second = c
 		}
 	}
-	h.Server.all.mu.Unlock()
+	h.all.mu.Unlock()
 	first.mu.Lock()
 	first.trackLocked("at work", nil)
 	first.mu.Unlock()

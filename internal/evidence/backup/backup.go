@@ -450,7 +450,7 @@ func (m *Mark) readProcesses(ctx context.Context, database string) {
 	if err != nil {
 		return
 	}
-	defer r.Close() //nolint:errcheck // it was only read
+	defer r.Close()
 	m.Processes, err = r.AppProcesses(ctx)
 	m.Known = err == nil
 }
