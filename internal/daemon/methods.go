@@ -242,7 +242,7 @@ func (d *Daemon) makeServer(context.Context) error {
 		Methods: d.methods(),
 		Connect: func(p api.Peer, l api.Link) (ipc.Client, error) { return d.kernel.Connect(p, l), nil },
 		// The socket's mode and the check of users already exclude other users; this excludes apps.
-		Admit: d.kernel.MayOperate, Signs: d.kernel.Signs, Vouch: d.kernel.Vouch, Behalf: d.kernel.Behalf.For, Tasks: d.tasks.connect, Limits: limits(d.cfg),
+		Admit: d.kernel.Processes.MayOperate, Signs: d.kernel.Signs, Vouch: d.kernel.Vouch, Behalf: d.kernel.Behalf.For, Tasks: d.tasks.connect, Limits: limits(d.cfg),
 		AllowUID: d.sockets.allows, Now: time.Now, NewID: d.ids.next, Version: d.options.Version, Log: d.log.Named("ipc"), Metrics: d.metrics,
 		Apps: d.sockets.apps, Operators: d.sockets.operators,
 	})

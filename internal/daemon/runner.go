@@ -244,7 +244,7 @@ func (r *runners) waits(said *taskapi.RunnerReportParams) error {
 		ID: r.d.ids.next(), ActionType: audit.ActionSecurity, Event: "effect_process", TaskID: said.TaskID, PolicyResult: audit.ResultAllow,
 		Details: map[string]any{"effect_id": said.EffectID, "run": said.Run, "process": said.Process},
 	}}}
-	if err := r.d.kernel.NoteStarted("effect "+said.EffectID, said.Process, change); err != nil {
+	if err := r.d.kernel.Processes.NoteStarted("effect "+said.EffectID, said.Process, change); err != nil {
 		return err
 	}
 	if _, err := r.d.store.Commit(change); err != nil {

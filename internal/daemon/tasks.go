@@ -88,7 +88,7 @@ func (d *Daemon) startTasks(ctx context.Context) error {
 	d.runner = newRunners(d)
 	made, err := taskservice.New(ctx, taskservice.Options{
 		Store: d.store, Search: d.followers.index, Approvals: d.kernel.Approvals, Config: tasksConfig(d.cfg, seal, held),
-		Private: d.places.private(d.sockets.app), Agent: d.kernel.Grantable, Paused: d.kernel.Sending.PausedActor, Deciding: d.kernel.Deciding, Revoking: d.kernel.Replacing, Revoked: d.kernel.Exempt.End, Runner: d.runner, Note: d.kernel.NoteActor, Boot: boot[:min(len(boot), bootName)],
+		Private: d.places.private(d.sockets.app), Agent: d.kernel.Grantable, Paused: d.kernel.Sending.PausedActor, Deciding: d.kernel.Deciding, Revoking: d.kernel.Replacing, Revoked: d.kernel.Exempt.End, Runner: d.runner, Note: d.kernel.Processes.NoteActor, Boot: boot[:min(len(boot), bootName)],
 		Program: registry.Program,
 		Keys: func(tenant, label string, form func([]byte) ([]byte, error)) (string, error) {
 			digest, err := d.keys.DigestForm(tenant, label, form)

@@ -161,6 +161,9 @@ type Kernel struct {
 	// Hosts is the traffic with other hosts of the fleet.
 	Hosts *Hosts
 
+	// Processes are those of apps and of actors of tasks, which do not operate the daemon.
+	Processes *registry.Processes
+
 	// Sending pauses and resumes messages.
 	Sending Sending
 
@@ -213,11 +216,23 @@ func New(ctx context.Context, o Options) (*Kernel, error) {
 	if err != nil {
 		return nil, err
 	}
+	k.Processes = &k.apps.Processes
 	k.Behalf = newJudge(k, &o)
 	k.exchanges = exchanges.New(exchanges.Options{Store: o.Store, State: k.state, Requests: k.requests, Apps: k.apps, Commit: k.commit, Search: o.Search.Query, Waiting: k.outbox.Waiting, Settled: func() { k.settled.Add(1); k.tasks.Go(k.recall) }, Now: o.Now, NewID: o.NewID})
 	tell := tells(k)
 	k.hooks = hooks.New(hooks.Options{InForce: func() *hooks.Rules { return k.rules().hookRules }, Apps: k.apps, State: k.state, Store: o.Store, Pauses: k.pauses, Commit: k.commit, Keys: o.Keys, Tell: tell, Now: o.Now, NewID: o.NewID, Log: o.Log})
-	if k.releases, err = releases.New(ctx, releases.Options{
+	if k.releases, err = newReleases(ctx, k, &o, tell); err != nil {
+		return nil, err
+	}
+	k.contacts = contacts.New(contacts.Options{Store: o.Store, State: k.state, Commit: k.commit, NewID: o.NewID})
+	k.inboxes = inbox.New(inbox.Options{Outbox: k.outbox, Contacts: k.contacts, Apps: k.apps, Ours: exchangehints.Own(), Digest: o.Digest, Now: o.Now, NewID: o.NewID, Closing: k.closing.Done()})
+	k.tasks.Go(k.sweep)
+	return k, nil
+}
+
+// newReleases loads the approved messages that runtimes redeem.
+func newReleases(ctx context.Context, k *Kernel, o *Options, tell func(*approval.Request, *store.Change, api.ApprovalOutcome) error) (*releases.Releases, error) {
+	return releases.New(ctx, releases.Options{
 		Store: o.Store, Commit: k.commit, Approvals: k.Approvals, Now: o.Now, NewID: o.NewID, Closing: k.closing, Log: o.Log, Search: k.search.Query, Tell: tell,
 		Record:  func(r *approval.Request) *audit.Record { return exchanges.Asking(r, k.rules().directory) },
 		HoldFor: func() time.Duration { return k.rules().cfg.HoldFor },
@@ -228,19 +243,13 @@ func New(ctx context.Context, o Options) (*Kernel, error) {
 			return (&waitedMessage{k: k.rules(), Waited: w}).askAnew(ctx, anew, c, true)
 		},
 		Withdrawn: k.withdrawn,
-	}); err != nil {
-		return nil, err
-	}
-	k.contacts = contacts.New(contacts.Options{Store: o.Store, State: k.state, Commit: k.commit, NewID: o.NewID})
-	k.inboxes = inbox.New(inbox.Options{Outbox: k.outbox, Contacts: k.contacts, Apps: k.apps, Ours: exchangehints.Own(), Digest: o.Digest, Now: o.Now, NewID: o.NewID, Closing: k.closing.Done()})
-	k.tasks.Go(k.sweep)
-	return k, nil
+	})
 }
 
 // newJudge makes the judge of the processes for which operators' programs ask.
 func newJudge(k *Kernel, o *Options) *peercheck.Judge {
 	return peercheck.New(peercheck.Options{
-		Look: o.Look, MayOperate: func(line []string) error { return registry.MayOperateFrom(k.apps, line) },
+		Look: o.Look, MayOperate: k.Processes.MayOperateFrom,
 		Signs: k.Signs, Clicks: func() bool { return k.rules().cfg.Clicks }, Commit: k.commit, Now: o.Now, NewID: o.NewID,
 	})
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/audit/fold"
 	"github.com/openclawos/ocipd/internal/kernel/outbox"
-	"github.com/openclawos/ocipd/internal/kernel/registry"
 	"github.com/openclawos/ocipd/internal/store"
 )
 
@@ -23,7 +22,7 @@ const (
 // or not, and own is the process of this daemon.
 func HaltRestored(k *Kernel, found *audit.Record, former []store.AppProcess, all bool, own string) error {
 	store.Restore(k.store, found.ID)
-	if err := k.Sending.Halt(byRestoration, found, registry.TakeOver(k.apps, former, all, own)...); err != nil {
+	if err := k.Sending.Halt(byRestoration, found, k.Processes.TakeOver(former, all, own)...); err != nil {
 		return err
 	}
 	// From here on the log's checkpoints name the restoration.

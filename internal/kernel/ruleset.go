@@ -11,7 +11,6 @@ import (
 	"github.com/openclawos/ocipd/internal/kernel/registry"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/ocip/directory"
-	"github.com/openclawos/ocipd/internal/store"
 )
 
 // Terms are the basis of all decisions. They are replaced as one.
@@ -135,21 +134,6 @@ type Client struct {
 // Connect begins a connection.
 func (k *Kernel) Connect(peer api.Peer, link api.Link) *Client {
 	return &Client{Client: k.apps.Connect(peer, link), kernel: k}
-}
-
-// MayOperate reports whether a process may use the operator socket.
-func (k *Kernel) MayOperate(p api.Peer) error { return k.apps.MayOperate(p) }
-
-// NoteActor remembers that a process belongs to an actor of tasks, so that neither it nor its child
-// processes operate the daemon.
-func (k *Kernel) NoteActor(actor string, p api.Peer, c *store.Change) (process string, written bool, err error) {
-	return k.apps.NoteActor(actor, p, c)
-}
-
-// NoteStarted remembers that a process belongs to a task, so that neither it nor its child
-// processes operate the daemon.
-func (k *Kernel) NoteStarted(what, process string, c *store.Change) error {
-	return k.apps.NoteStarted(what, process, c)
 }
 
 // rules returns the ruleset for a call of the client's app. If the app may not run under its terms,

@@ -60,7 +60,7 @@ func (a *App) bindingOK(t *Terms) bool {
 	return b != nil && b.err == nil && b.under.Generation >= t.Generation
 }
 
-func (r *Registry) registered(a *App) bool { return r.Connected(a.ID()) == a }
+func (r *table) registered(a *App) bool { return r.Connected(a.ID()) == a }
 
 // claimDetails returns the details about the claimant of an app id for a record.
 func (t *Terms) claimDetails(a *App) map[string]any {

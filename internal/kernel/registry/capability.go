@@ -76,7 +76,7 @@ func (c *Client) RegisterCapability(_ context.Context, p *api.CapabilityParams) 
 	return api.CapabilityResult{CapabilityID: cp.id, Granted: true}, nil
 }
 
-func (r *Registry) grantLocked(a *App, cp *capability) {
+func (r *table) grantLocked(a *App, cp *capability) {
 	a.capabilities[cp.id] = cp
 	if cp.kind == "channel" {
 		r.channels[cp.name] = a
@@ -89,7 +89,7 @@ const maxCapabilities = 1024
 // ownerLocked returns another app that holds an exclusive capability: a channel, or a tool or a
 // gateway method within a tenant. The configuration says which apps can own a channel. An app is
 // not told what apps of other tenants have.
-func (r *Registry) ownerLocked(t *Terms, cp *capability, a *App) *App {
+func (r *table) ownerLocked(t *Terms, cp *capability, a *App) *App {
 	switch cp.kind {
 	case "channel":
 		if owner := r.channelOwnerLocked(t, cp.name); owner != a {
@@ -166,7 +166,7 @@ func (c *Client) UnregisterCapability(_ context.Context, p *api.UnregisterParams
 }
 
 // Owner returns the app that has a channel, or nil.
-func (r *Registry) Owner(t *Terms, channel string) *App {
+func (r *table) Owner(t *Terms, channel string) *App {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.channelOwnerLocked(t, channel)
@@ -174,7 +174,7 @@ func (r *Registry) Owner(t *Terms, channel string) *App {
 
 // channelOwnerLocked returns the app that has a channel. An app that may not have it any more does
 // not count, so that it does not block others.
-func (r *Registry) channelOwnerLocked(t *Terms, channel string) *App {
+func (r *table) channelOwnerLocked(t *Terms, channel string) *App {
 	if a := r.channels[channel]; a != nil && t.Directory.MayOwn(a.ID(), channel) == nil {
 		return a
 	}
@@ -183,7 +183,7 @@ func (r *Registry) channelOwnerLocked(t *Terms, channel string) *App {
 
 // Owns reports whether the app has the channel, or any channel if the name is empty. A channel that
 // it may not have any more does not count, even if it is registered.
-func (r *Registry) Owns(t *Terms, a *App, channel string) bool {
+func (r *table) Owns(t *Terms, a *App, channel string) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	if channel != "" {
@@ -198,13 +198,13 @@ func (r *Registry) Owns(t *Terms, a *App, channel string) bool {
 }
 
 // Channels lists the channels of an app, except those that it may not have any more.
-func (r *Registry) Channels(t *Terms, a *App) []string {
+func (r *table) Channels(t *Terms, a *App) []string {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return slices.DeleteFunc(r.channelsLocked(a), func(channel string) bool { return r.channelOwnerLocked(t, channel) != a })
 }
 
-func (r *Registry) channelsLocked(a *App) (channels []string) {
+func (r *table) channelsLocked(a *App) (channels []string) {
 	for channel, owner := range r.channels {
 		if owner == a {
 			channels = append(channels, channel)

@@ -131,7 +131,7 @@ func (c *Client) enter(a *App, token string, change *store.Change) error {
 	err := r.mayRun(t, a.ID(), c.peer)
 	if err == nil {
 		event = "process_refused"
-		process, err = r.noteProcess(a.ID(), c.peer, change)
+		process, err = r.Processes.note(a.ID(), c.peer, change)
 	}
 	if err != nil {
 		if a.resumedFrom != nil && c.refused == t {
@@ -152,7 +152,7 @@ func (c *Client) enter(a *App, token string, change *store.Change) error {
 		r.unregister(a)
 		return err
 	}
-	r.processes.written(process)
+	r.Processes.written(process)
 	// Changes of the terms check registered apps; this call covers changes that came in between.
 	_ = r.CheckBinding(r.terms(), a)
 	c.app.Store(a)
@@ -167,7 +167,7 @@ func (c *Client) enter(a *App, token string, change *store.Change) error {
 // register enters an app under its id, and ends its earlier connection if the token shows that both
 // are the same app. A resumed app replaces the earlier one at once, so that a message always finds
 // one of them.
-func (r *Registry) register(t *Terms, a *App, token string) error {
+func (r *table) register(t *Terms, a *App, token string) error {
 	holder, err := r.replace(t, a, token)
 	if holder != nil {
 		holder.link.Close(0)
@@ -176,7 +176,7 @@ func (r *Registry) register(t *Terms, a *App, token string) error {
 }
 
 // replace is register without closing the earlier connection, which it returns.
-func (r *Registry) replace(t *Terms, a *App, token string) (holder *App, err error) {
+func (r *table) replace(t *Terms, a *App, token string) (holder *App, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if like := r.lookAlikeLocked(t, a); like != "" {
@@ -210,7 +210,7 @@ func (r *Registry) replace(t *Terms, a *App, token string) (holder *App, err err
 
 // lookAlikeLocked returns a connected app whose id looks like this one's without being equal, or
 // "". An id that the configuration names is allowed.
-func (r *Registry) lookAlikeLocked(t *Terms, a *App) string {
+func (r *table) lookAlikeLocked(t *Terms, a *App) string {
 	if t.Directory.Names(a.ID()) {
 		return ""
 	}
@@ -223,7 +223,7 @@ func (r *Registry) lookAlikeLocked(t *Terms, a *App) string {
 }
 
 // unregister removes an app from the registry, once.
-func (r *Registry) unregister(a *App) bool {
+func (r *table) unregister(a *App) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.apps[a.ID()] != a {
@@ -233,7 +233,7 @@ func (r *Registry) unregister(a *App) bool {
 	return true
 }
 
-func (r *Registry) unregisterLocked(a *App) {
+func (r *table) unregisterLocked(a *App) {
 	delete(r.apps, a.ID())
 	for channel, owner := range r.channels {
 		if owner == a {

@@ -59,7 +59,7 @@ func (a *App) declaresHook(hook api.Hook) bool {
 
 // listenLocked adds a name under which an app listens. An app that provides channels and lists no
 // hook gets its own channels' messages, as deliveries, and nothing as a listener.
-func (r *Registry) listenLocked(a *App, hook api.Hook, name string) {
+func (r *table) listenLocked(a *App, hook api.Hook, name string) {
 	names, again := a.hooks[hook]
 	if !again && r.apps[a.ID()] == a && a.declaresHook(hook) {
 		listeners := append(slices.Clone(r.listeners[hook]), a)
@@ -75,13 +75,13 @@ func (r *Registry) listenLocked(a *App, hook api.Hook, name string) {
 	}
 }
 
-func (r *Registry) removeListenerLocked(hook api.Hook, a *App) {
+func (r *table) removeListenerLocked(hook api.Hook, a *App) {
 	r.listeners[hook] = slices.DeleteFunc(slices.Clone(r.listeners[hook]), func(other *App) bool { return other == a })
 }
 
 // Listeners returns the apps that listen to a hook, in registration order. Callers must not change
 // the list.
-func (r *Registry) Listeners(hook api.Hook) []*App {
+func (r *table) Listeners(hook api.Hook) []*App {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.listeners[hook]
@@ -191,7 +191,7 @@ func (r *Registry) Observe(t *Terms, hook api.Hook, what gate.Sealed, about api.
 
 // subscription returns the names under which an app listens to a hook, none if it does not or is
 // not ready, and whether it intercepts the hook.
-func (r *Registry) subscription(t *Terms, a *App, hook api.Hook) (names hookNames, intercepts bool) {
+func (r *table) subscription(t *Terms, a *App, hook api.Hook) (names hookNames, intercepts bool) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	names, subscribed := a.hooks[hook]

@@ -134,7 +134,7 @@ func (t *Terms) Requires() bool {
 
 // missingInterceptor names a required interceptor that is not connected. It must listen to outgoing
 // messages, and to the other hooks that its manifest lists to intercept.
-func (r *Registry) missingInterceptor(t *Terms, hook api.Hook) string {
+func (r *table) missingInterceptor(t *Terms, hook api.Hook) string {
 	for id, times := range t.HookApps {
 		if !times.Required {
 			continue
@@ -151,7 +151,7 @@ func (r *Registry) missingInterceptor(t *Terms, hook api.Hook) string {
 }
 
 // requiresAnswer reports whether a message waits for the app's answer and is blocked without it.
-func (r *Registry) requiresAnswer(t *Terms, a *App, hook api.Hook) bool {
+func (r *table) requiresAnswer(t *Terms, a *App, hook api.Hook) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return a.mustAnswerLocked(hook) || t.HookApps[a.ID()].Required

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/base/peer"
@@ -12,10 +13,10 @@ import (
 	"go.uber.org/zap"
 )
 
-// processes remembers the processes of apps, also over restarts. They decide nothing on the
+// Processes remembers the processes of apps and of actors of tasks, also over restarts. They decide nothing on the
 // operator socket, even after they have closed their connection. An ended process can be forgotten,
 // since its name never returns; a running one is never forgotten.
-type processes struct {
+type Processes struct {
 	boot string
 	runs func(process string) bool
 
@@ -30,6 +31,9 @@ type processes struct {
 	restored string
 	// signs reports whether people sign what they decide: then an app that operates decides nothing.
 	signs func() bool
+	terms func() *Terms
+	now   func() time.Time
+	log   *zap.Logger
 }
 
 // appProcess is the app of a process, now or earlier, and whether the store has it.
@@ -48,8 +52,8 @@ const (
 	endTogether = 32
 )
 
-func (p *processes) load(ctx context.Context, o *Options) error {
-	p.boot, p.runs, p.signs = o.Boot, o.Runs, o.Signs
+func (p *Processes) load(ctx context.Context, o *Options) error {
+	p.boot, p.runs, p.signs, p.terms, p.now, p.log = o.Boot, o.Runs, o.Signs, o.Terms, o.Now, o.Log
 	if p.runs == nil {
 		p.runs = func(string) bool { return true }
 	}
@@ -71,7 +75,7 @@ func (p *processes) load(ctx context.Context, o *Options) error {
 }
 
 // app returns the app of a process, now or earlier.
-func (p *processes) app(process string) (string, bool) {
+func (p *Processes) app(process string) (string, bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	found, ok := p.apps[process]
@@ -79,7 +83,7 @@ func (p *processes) app(process string) (string, bool) {
 }
 
 // written notes that the store has a process.
-func (p *processes) written(process string) {
+func (p *Processes) written(process string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if found, ok := p.apps[process]; ok {
@@ -87,8 +91,8 @@ func (p *processes) written(process string) {
 	}
 }
 
-// gone notes that the store has no ended processes of [processes.add] any more.
-func (p *processes) gone(ended []store.EndedProcess) {
+// gone notes that the store has no ended processes of [Processes.add] any more.
+func (p *Processes) gone(ended []store.EndedProcess) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	// Another change may have ended them too.
@@ -99,7 +103,7 @@ func (p *processes) gone(ended []store.EndedProcess) {
 
 // add remembers a process. It reports whether the store needs it, which ended ones the store is to
 // forget with it, and whether there was room.
-func (p *processes) add(process, app string) (fresh bool, ended []store.EndedProcess, ok bool) {
+func (p *Processes) add(process, app string) (fresh bool, ended []store.EndedProcess, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if found, known := p.apps[process]; known {
@@ -121,16 +125,15 @@ func (p *processes) add(process, app string) (fresh bool, ended []store.EndedPro
 	return true, slices.Clone(p.stale[:min(len(p.stale), endTogether)]), true
 }
 
-// restoration is the entry of [processes.restored]. No app's id has a blank.
+// restoration is the entry of [Processes.restored]. No app's id has a blank.
 const restoration = "the restored state"
 
 // TakeOver remembers the processes that a state had which a restored one replaces, and returns the
 // rows of them: the restored state may not know each app that still runs. If all is not set, there
 // can be others, and own is the process of this daemon, which none of those started after.
-func TakeOver(r *Registry, former []store.AppProcess, all bool, own string) (rows []store.Part) {
-	p := &r.processes
+func (p *Processes) TakeOver(former []store.AppProcess, all bool, own string) (rows []store.Part) {
 	take := func(name, app string) {
-		rows = append(rows, store.AppProcess{Boot: p.boot, Name: name, App: app, At: r.now()})
+		rows = append(rows, store.AppProcess{Boot: p.boot, Name: name, App: app, At: p.now()})
 	}
 	for _, one := range former {
 		if one.Boot != p.boot {
@@ -167,54 +170,54 @@ func called(who string) string {
 
 // NoteActor remembers that the process of a connection belongs to an actor of tasks, permanently
 // with the change, and returns its name. Written is set if the store has it already.
-func (r *Registry) NoteActor(actor string, p api.Peer, c *store.Change) (process string, written bool, err error) {
+func (p *Processes) NoteActor(actor string, peer api.Peer, c *store.Change) (process string, written bool, err error) {
 	before := len(c.Parts)
-	process, err = r.noteProcess(actorPrefix+actor, p, c)
-	c.OnDurable(func(store.Receipt) { r.processes.written(process) })
+	process, err = p.note(actorPrefix+actor, peer, c)
+	c.OnDurable(func(store.Receipt) { p.written(process) })
 	return process, len(c.Parts) == before, err
 }
 
 // NoteStarted remembers that a process without a connection belongs to a task, permanently with the
 // change. Its name is as [api.Peer.Process] has it.
-func (r *Registry) NoteStarted(what, process string, c *store.Change) error {
-	if !r.processes.runs(process) {
+func (p *Processes) NoteStarted(what, process string, c *store.Change) error {
+	if !p.runs(process) {
 		return api.Errorf(api.InvalidParams, "process: %.64q does not run", process)
 	}
-	return r.remember(actorPrefix+what, process, c)
+	return p.remember(actorPrefix+what, process, c)
 }
 
-// noteProcess remembers that the process of a connection belongs to an app or an actor, in memory
+// note remembers that the process of a connection belongs to an app or an actor, in memory
 // at once and permanently with the change, and returns its name. It refuses a process that has
 // ended, and one that is not the process that connected: a process that cannot be recognized again
 // could approve its own requests.
-func (r *Registry) noteProcess(who string, p api.Peer, c *store.Change) (process string, err error) {
-	if err := p.Present(); err != nil {
-		r.log.Warn("somebody registers from a process that is not who connected: refused", zap.String("who", called(who)), zap.Error(err))
+func (p *Processes) note(who string, peer api.Peer, c *store.Change) (process string, err error) {
+	if err := peer.Present(); err != nil {
+		p.log.Warn("somebody registers from a process that is not who connected: refused", zap.String("who", called(who)), zap.Error(err))
 		return "", api.Errorf(api.Forbidden, "%s must speak from the process that connected: that one has ended, has become another program, or another process uses its connection", called(who))
 	}
-	if process, err = p.Process(); err != nil {
-		r.log.Warn("cannot tell which process registers: refused", zap.String("who", called(who)), zap.Error(err))
+	if process, err = peer.Process(); err != nil {
+		p.log.Warn("cannot tell which process registers: refused", zap.String("who", called(who)), zap.Error(err))
 		return "", api.Errorf(api.Forbidden, "the kernel cannot tell which process %s is", called(who))
 	}
 	if process == "" {
 		// The operator socket cannot identify it either, and refuses it for that.
 		return "", nil
 	}
-	return process, r.remember(who, process, c)
+	return process, p.remember(who, process, c)
 }
 
 // remember enters a process, in memory at once and permanently with the change.
-func (r *Registry) remember(who, process string, c *store.Change) error {
-	fresh, ended, ok := r.processes.add(process, who)
+func (p *Processes) remember(who, process string, c *store.Change) error {
+	fresh, ended, ok := p.add(process, who)
 	if !ok {
 		return api.Errorf(api.Forbidden, "the kernel knows its limit of %d processes of apps and actors", maxProcesses)
 	}
 	if len(ended) > 0 {
 		c.Add(store.EndedProcesses(ended))
-		c.OnDurable(func(store.Receipt) { r.processes.gone(ended) })
+		c.OnDurable(func(store.Receipt) { p.gone(ended) })
 	}
 	if fresh {
-		c.Add(store.AppProcess{Boot: r.processes.boot, Name: process, App: who, At: r.now()})
+		c.Add(store.AppProcess{Boot: p.boot, Name: process, App: who, At: p.now()})
 	}
 	return nil
 }
@@ -223,40 +226,40 @@ func (r *Registry) remember(who, process string, c *store.Change) error {
 // registered app, one that such a process started, and one that uses another's connection. It is
 // asked at each request. It does not detect a process that hides. If that is not enough, sign
 // decisions, or run the app where it cannot reach the socket.
-func (r *Registry) MayOperate(p api.Peer) error {
-	if r.terms().AppsMayOperate {
+func (p *Processes) MayOperate(peer api.Peer) error {
+	if p.terms().AppsMayOperate {
 		return nil
 	}
-	if err := p.Present(); err != nil {
-		r.log.Warn("somebody operates who did not connect: refused", zap.Error(err))
+	if err := peer.Present(); err != nil {
+		p.log.Warn("somebody operates who did not connect: refused", zap.Error(err))
 		return api.Errorf(api.Forbidden, "the process that connected to the operator socket is not who speaks on it, so the kernel cannot tell it from an app")
 	}
-	line, err := p.Ancestors()
+	line, err := peer.Ancestors()
 	if err != nil {
-		r.log.Warn("cannot tell where an operator comes from: refused", zap.Error(err))
+		p.log.Warn("cannot tell where an operator comes from: refused", zap.Error(err))
 		return api.Errorf(api.Forbidden, "the kernel cannot tell which process this is, so it cannot tell it from an app")
 	}
-	return MayOperateFrom(r, line)
+	return p.MayOperateFrom(line)
 }
 
-// MayOperateFrom is [Registry.MayOperate] for a process without a connection. The line names the
+// MayOperateFrom is [Processes.MayOperate] for a process without a connection. The line names the
 // process, its parent and so on.
-func MayOperateFrom(r *Registry, line []string) error {
-	if r.terms().AppsMayOperate {
+func (p *Processes) MayOperateFrom(line []string) error {
+	if p.terms().AppsMayOperate {
 		return nil
 	}
 	for _, process := range line {
-		if app, ok := r.processes.app(process); ok {
+		if app, ok := p.app(process); ok {
 			return api.Errorf(api.Forbidden, "this process is %s or was started by it (process %s); apps and actors of tasks do not operate the daemon", called(app), process)
 		}
 	}
-	if r.processes.restored == "" || r.processes.signs() {
+	if p.restored == "" || p.signs() {
 		return nil
 	}
 	// An app that registered before the restoration can still run, and no row names it.
-	older, err := peer.OlderThan(line, r.processes.restored)
+	older, err := peer.OlderThan(line, p.restored)
 	if err != nil {
-		r.log.Warn("cannot tell since when an operator runs: refused", zap.Error(err))
+		p.log.Warn("cannot tell since when an operator runs: refused", zap.Error(err))
 		return api.Errorf(api.Forbidden, "the kernel cannot tell since when this process runs, so it cannot tell it from an app")
 	}
 	if older != "" {

@@ -49,13 +49,12 @@ func TestRestoredProcessesDoNotOperate(t *testing.T) {
 		"nothing known, signed":   {nil, false, true, "1@99999999999999", true, true, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := &Registry{now: time.Now, terms: func() *Terms { return &Terms{} }, log: zap.NewNop()}
-			r.processes = processes{boot: "boot", runs: peer.Runs, apps: make(map[string]appProcess), full: someProcesses, signs: func() bool { return tc.signs }}
-			if rows := TakeOver(r, tc.former, tc.all, tc.than); len(rows) != tc.rows {
+			p := Processes{now: time.Now, terms: func() *Terms { return &Terms{} }, log: zap.NewNop(), boot: "boot", runs: peer.Runs, apps: make(map[string]appProcess), full: someProcesses, signs: func() bool { return tc.signs }}
+			if rows := p.TakeOver(tc.former, tc.all, tc.than); len(rows) != tc.rows {
 				t.Errorf("the rows are %v", rows)
 			}
 			for process, may := range map[string]bool{app: tc.app, other: tc.other} {
-				if err := MayOperateFrom(r, []string{process, own}); (err == nil) != may {
+				if err := p.MayOperateFrom([]string{process, own}); (err == nil) != may {
 					t.Errorf("%s: %v", process, err)
 				}
 			}
@@ -67,7 +66,7 @@ func TestRestoredProcessesDoNotOperate(t *testing.T) {
 // with a later one.
 func TestEndedProcessesLeaveAFewAtATime(t *testing.T) {
 	running := make(map[string]bool)
-	p := processes{boot: "boot", runs: func(name string) bool { return running[name] }, apps: make(map[string]appProcess), full: someProcesses}
+	p := Processes{boot: "boot", runs: func(name string) bool { return running[name] }, apps: make(map[string]appProcess), full: someProcesses}
 	stored := map[store.EndedProcess]bool{}
 	for i := range 100 {
 		one := store.EndedProcess{Boot: "earlier", Name: fmt.Sprint(i)}

@@ -96,13 +96,17 @@ type Options struct {
 	Log     *zap.Logger
 }
 
-// Registry is the table of the apps. Its methods are safe for concurrent use.
+// Registry has the connected apps, records what they do, and tells them things. Its methods are safe
+// for concurrent use.
 type Registry struct {
+	table
+	// Processes are those of registered apps.
+	Processes Processes
+
 	store    *store.Store
 	settings Settings
 	outbox   Outbox
 	terms    func() *Terms
-	listened func()
 	paused   func(channel string, agents ...string) string
 	commit   func(*store.Change) (store.Receipt, error)
 	now      func() time.Time
@@ -111,10 +115,11 @@ type Registry struct {
 	log      *zap.Logger
 	// closing ends when the daemon does.
 	closing context.Context
+}
 
-	// processes are those of registered apps.
-	processes processes
-
+// table is the table of the connected apps: who has which id, channel and capability, and who
+// listens to which hook.
+type table struct {
 	// mu guards the connected apps and their grants. It is held for look-ups and changes in memory,
 	// never over the disk or an app.
 	mu       sync.RWMutex
@@ -124,6 +129,7 @@ type Registry struct {
 	// listeners are the apps that listen to a hook, in registration order. A list is
 	// replaced, never changed.
 	listeners map[api.Hook][]*App
+	listened  func()
 	order     uint64
 	saved     saved
 }
@@ -131,42 +137,44 @@ type Registry struct {
 // New makes a registry and loads the apps from the store. The context ends when the daemon does.
 func New(closing context.Context, o Options) (*Registry, error) {
 	r := &Registry{
-		store: o.Store, settings: o.Settings, outbox: o.Outbox, terms: o.Terms, listened: o.Listened, paused: o.Paused, commit: o.Commit,
+		store: o.Store, settings: o.Settings, outbox: o.Outbox, terms: o.Terms, paused: o.Paused, commit: o.Commit,
 		now: o.Now, newID: o.NewID, metrics: o.Metrics, log: o.Log, closing: closing,
-		clients: make(map[*Client]struct{}), apps: make(map[string]*App), channels: make(map[string]*App), listeners: make(map[api.Hook][]*App),
+		table: table{
+			clients: make(map[*Client]struct{}), apps: make(map[string]*App), channels: make(map[string]*App), listeners: make(map[api.Hook][]*App), listened: o.Listened,
+		},
 	}
 	if err := r.loadSaved(closing); err != nil {
 		return nil, err
 	}
-	if err := r.processes.load(closing, &o); err != nil {
+	if err := r.Processes.load(closing, &o); err != nil {
 		return nil, err
 	}
 	return r, nil
 }
 
 // Probe takes the registry's lock for writing, so that it hangs if a reader never releases it.
-func (r *Registry) Probe() {
+func (r *table) Probe() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	_ = len(r.apps)
 }
 
 // Connected returns the app of an id, nil if it is not connected.
-func (r *Registry) Connected(id string) *App {
+func (r *table) Connected(id string) *App {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.apps[id]
 }
 
 // Receiver returns the app of an id if it may be sent messages: it is ready and may run.
-func (r *Registry) Receiver(t *Terms, id string) *App {
+func (r *table) Receiver(t *Terms, id string) *App {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return receivingLocked(t, r.apps[id])
 }
 
 // ChannelReceiver returns the owner of a channel if it may be sent messages.
-func (r *Registry) ChannelReceiver(t *Terms, channel string) *App {
+func (r *table) ChannelReceiver(t *Terms, channel string) *App {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return receivingLocked(t, r.channelOwnerLocked(t, channel))
@@ -180,7 +188,7 @@ func receivingLocked(t *Terms, a *App) *App {
 }
 
 // Status lists the apps that are connected, by id.
-func (r *Registry) Status() []api.AppStatus {
+func (r *table) Status() []api.AppStatus {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	var list []api.AppStatus

@@ -371,13 +371,13 @@ func TestProcesses(t *testing.T) {
 		c, _, _, err := f.connects(someone(1), manifest("@acme/alice"), "")
 		isCode(t, "registers", err, "")
 		c.Gone()
-		isCode(t, "an app's process", f.MayOperate(someone(1)), api.Forbidden)
-		isCode(t, "another process", f.MayOperate(someone(2)), "")
+		isCode(t, "an app's process", f.Processes.MayOperate(someone(1)), api.Forbidden)
+		isCode(t, "another process", f.Processes.MayOperate(someone(2)), "")
 		f.start()
-		isCode(t, "after a restart", f.MayOperate(someone(1)), api.Forbidden)
+		isCode(t, "after a restart", f.Processes.MayOperate(someone(1)), api.Forbidden)
 	})
 	ended := map[string]bool{}
-	p := processes{apps: make(map[string]appProcess), full: 2, runs: func(name string) bool { return !ended[name] }}
+	p := Processes{apps: make(map[string]appProcess), full: 2, runs: func(name string) bool { return !ended[name] }}
 	p.add("a", "x")
 	p.add("b", "x")
 	ended["a"] = true

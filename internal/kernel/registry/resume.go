@@ -135,7 +135,7 @@ func (r *Registry) save(a *App) {
 		return
 	}
 	digest := a.digest
-	now := savedApp{Boot: r.processes.boot, Process: process, Exe: exe, Token: digest[:], UID: a.uid, PID: a.pid, Order: a.order, Manifest: a.manifest, Hooks: maps.Clone(a.hooks)}
+	now := savedApp{Boot: r.Processes.boot, Process: process, Exe: exe, Token: digest[:], UID: a.uid, PID: a.pid, Order: a.order, Manifest: a.manifest, Hooks: maps.Clone(a.hooks)}
 	for _, cp := range a.capabilities {
 		now.Capabilities = append(now.Capabilities, savedCapability{cp.id, cp.kind, cp.name, cp.hook, cp.intercept})
 	}
@@ -166,7 +166,7 @@ func (r *Registry) save(a *App) {
 
 // makeRoom has the change drop another app if there are too many, and reports whether there is room
 // for one more.
-func (r *Registry) makeRoom(t *Terms, a *App, c *store.Change) bool {
+func (r *table) makeRoom(t *Terms, a *App, c *store.Change) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if _, known := r.saved.tokens[a.ID()]; known {
@@ -251,7 +251,7 @@ func (r *Registry) savedOf(id string) (*savedApp, error) {
 const resumeAfter = 500 * time.Millisecond
 
 // awayApp returns the disconnected app of a process, "" if there is none or more than one.
-func (r *Registry) awayApp(uid uint32, pid int32) (app string) {
+func (r *table) awayApp(uid uint32, pid int32) (app string) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	for id, t := range r.saved.tokens {
@@ -279,7 +279,7 @@ func (c *Client) resumeByProcess() {
 		return
 	}
 	before, err := r.savedOf(id)
-	if err != nil || len(before.Token) != sha256.Size || before.UID != uid || before.PID != pid || before.Process == "" || before.Exe == "" || before.Boot != r.processes.boot {
+	if err != nil || len(before.Token) != sha256.Size || before.UID != uid || before.PID != pid || before.Process == "" || before.Exe == "" || before.Boot != r.Processes.boot {
 		return
 	}
 	process, err := c.peer.Process()
@@ -319,7 +319,7 @@ func (c *Client) resumeAs(a *App, before *savedApp, token string, details map[st
 }
 
 // restoreLocked gives an app its grants back, except those that another app took meanwhile.
-func (r *Registry) restoreLocked(t *Terms, a *App) {
+func (r *table) restoreLocked(t *Terms, a *App) {
 	for _, kc := range a.resumedFrom.Capabilities {
 		cp := &capability{id: kc.ID, kind: kc.Kind, name: kc.Name, hook: kc.Hook, intercept: kc.Intercept}
 		if cp.kind == "channel" && t.Directory.MayOwn(a.ID(), cp.name) != nil {
