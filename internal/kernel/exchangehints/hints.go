@@ -96,50 +96,27 @@ func Decided(exchangeID string, t ocip.ExchangeType, e *ocip.Envelope) Hints {
 
 // Parse reads metadata.exchange. An error names the wrong member.
 func Parse(raw jsontext.Value) (Hints, error) {
-	var in wishes
 	h := Hints{MessageType: ocip.AgentGenerated}
 	if len(raw) == 0 || raw.Kind() == 'n' {
 		return h, nil
 	}
-	wrong := func(member, problem string) (Hints, error) {
-		path := "metadata.exchange"
-		if member != "" {
-			path += "." + member
-		}
-		return h, api.Invalid([]api.FieldError{{Path: path, Message: problem}})
-	}
-	if err := json.Unmarshal(raw, &in); err != nil {
-		var semantic *json.SemanticError
-		if errors.As(err, &semantic) && len(semantic.JSONPointer) > 1 {
-			return wrong(string(semantic.JSONPointer[1:]), "has the wrong type")
-		}
-		return wrong("", "not an object")
+	in, err := wished(raw)
+	if err != nil {
+		return h, err
 	}
 	h.ID, h.ConversationID, h.New, h.OwnTurn, h.AskPerson, h.Summary = in.ID, in.ConversationID, in.New, in.OwnTurn, in.AskPerson, ocip.Summarize(in.Summary)
-	for _, id := range [...]struct{ member, value string }{{"id", h.ID}, {"conversationId", h.ConversationID}} {
-		switch {
-		case len(id.value) > maxExchangeID:
-			return wrong(id.member, "longer than 128 bytes")
-		case id.value == "":
-		default:
-			if err := text.Canonical(id.value); err != nil {
-				return wrong(id.member, "is not spelled as ids are: "+err.Error())
-			}
-		}
-	}
 	if in.MaxRounds < 0 || in.MaxRounds > 1<<20 {
-		return wrong("maxRounds", "not between 1 and 1048576")
+		return h, wrong("maxRounds", "not between 1 and 1048576")
 	}
 	h.MaxRounds = in.MaxRounds
-	var err error
 	if in.Type != "" {
 		if h.Type, err = ocip.ParseExchangeType(in.Type); err != nil {
-			return wrong("type", err.Error())
+			return h, wrong("type", err.Error())
 		}
 	}
 	if in.Classification != "" {
 		if h.Level, err = ocip.ParseLevel(in.Classification); err != nil {
-			return wrong("classification", err.Error())
+			return h, wrong("classification", err.Error())
 		}
 		h.hasLevel = true
 	}
@@ -147,28 +124,68 @@ func Parse(raw jsontext.Value) (Hints, error) {
 	case "", ocip.AgentOK, ocip.HumanOnly, ocip.NoReplyNeeded:
 		h.ReplyPolicy = p
 	default:
-		return wrong("replyPolicy", "unknown reply policy, want agent-ok, human-only or no-reply-needed")
+		return h, wrong("replyPolicy", "unknown reply policy, want agent-ok, human-only or no-reply-needed")
 	}
-	if len(in.Data) > MaxData {
-		return wrong("data", "more than 64 items")
-	}
-	for i, item := range in.Data {
-		level, err := ocip.ParseLevel(item.Classification)
-		if err != nil {
-			return wrong(fmt.Sprintf("data[%d].classification", i), err.Error())
-		}
-		h.Data = append(h.Data, ocip.DataItem{Source: item.Source, Fields: item.Fields, Level: level, Description: item.Description})
+	if h.Data, err = in.items(); err != nil {
+		return h, err
 	}
 	switch t := ocip.MessageType(in.MessageType); t {
 	case "", ocip.AgentGenerated:
 	case ocip.AgentAssisted:
 		h.MessageType = t
 	case ocip.Human:
-		return wrong("messageType", "an app cannot vouch that a person wrote the message; want agent-generated or agent-assisted")
+		return h, wrong("messageType", "an app cannot vouch that a person wrote the message; want agent-generated or agent-assisted")
 	default:
-		return wrong("messageType", "unknown message type, want agent-generated or agent-assisted")
+		return h, wrong("messageType", "unknown message type, want agent-generated or agent-assisted")
 	}
 	return h, nil
+}
+
+// wrong is the error for a member of metadata.exchange, or for the whole of it.
+func wrong(member, problem string) error {
+	path := "metadata.exchange"
+	if member != "" {
+		path += "." + member
+	}
+	return api.Invalid([]api.FieldError{{Path: path, Message: problem}})
+}
+
+// wished decodes metadata.exchange, and checks the ids in it.
+func wished(raw jsontext.Value) (in wishes, err error) {
+	if err := json.Unmarshal(raw, &in); err != nil {
+		var semantic *json.SemanticError
+		if errors.As(err, &semantic) && len(semantic.JSONPointer) > 1 {
+			return in, wrong(string(semantic.JSONPointer[1:]), "has the wrong type")
+		}
+		return in, wrong("", "not an object")
+	}
+	for _, id := range [...]struct{ member, value string }{{"id", in.ID}, {"conversationId", in.ConversationID}} {
+		switch {
+		case len(id.value) > maxExchangeID:
+			return in, wrong(id.member, "longer than 128 bytes")
+		case id.value == "":
+		default:
+			if err := text.Canonical(id.value); err != nil {
+				return in, wrong(id.member, "is not spelled as ids are: "+err.Error())
+			}
+		}
+	}
+	return in, nil
+}
+
+// items returns the data items that go along.
+func (in *wishes) items() (list []ocip.DataItem, err error) {
+	if len(in.Data) > MaxData {
+		return nil, wrong("data", "more than 64 items")
+	}
+	for i, item := range in.Data {
+		level, err := ocip.ParseLevel(item.Classification)
+		if err != nil {
+			return list, wrong(fmt.Sprintf("data[%d].classification", i), err.Error())
+		}
+		list = append(list, ocip.DataItem{Source: item.Source, Fields: item.Fields, Level: level, Description: item.Description})
+	}
+	return list, nil
 }
 
 // After applies the hints that interceptors left; members that they left out stay. Interceptors can

@@ -193,11 +193,8 @@ func (x *Exchanges) resolveSides(ctx context.Context, of *ocip.Exchange, p *api.
 		return err
 	}
 	if by.app == nil {
-		switch {
-		case !st.unsettled():
-			return api.Errorf(api.Conflict, "exchange %s is %s already: nothing of it is open, escalated or held", of.ID, of.Outcome)
-		case p.State != "" && p.State != st.digest():
-			return api.Errorf(api.Conflict, "exchange %s is no longer in the state that you saw: look at it again, and settle what it is now", of.ID)
+		if err := st.maySettle(of, p.State); err != nil {
+			return err
 		}
 	}
 	change, now := &store.Change{Drains: true, Last: by.app == nil}, x.o.Now()

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/approval"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/store"
@@ -87,4 +88,16 @@ func (x *Exchanges) state(ctx context.Context, of *ocip.Exchange) (string, error
 		return "", err
 	}
 	return st.digest(), nil
+}
+
+// maySettle refuses a person who would settle an exchange that needs none, or whose state is not the
+// one that the person saw.
+func (st *standing) maySettle(of *ocip.Exchange, seen string) error {
+	switch {
+	case !st.unsettled():
+		return api.Errorf(api.Conflict, "exchange %s is %s already: nothing of it is open, escalated or held", of.ID, of.Outcome)
+	case seen != "" && seen != st.digest():
+		return api.Errorf(api.Conflict, "exchange %s is no longer in the state that you saw: look at it again, and settle what it is now", of.ID)
+	}
+	return nil
 }

@@ -119,6 +119,12 @@ func (h *Hooks) Take(ctx context.Context, p *Raised, rules *Rules) (api.EmitAnsw
 	if v := h.paused(p.Agent, about.ChannelID); v != nil {
 		denied = v
 	}
+	return h.conclude(ctx, p, about, rules, r, denied)
+}
+
+// conclude records a decision, and returns the data once the record is durable. The caller keeps
+// pauses from beginning.
+func (h *Hooks) conclude(ctx context.Context, p *Raised, about api.HookContext, rules *Rules, r *audit.Record, denied *ocip.Verdict) (result api.EmitAnswer, err error) {
 	var asked *call
 	if denied != nil && denied.Result == ocip.RequireApproval {
 		if asked, err = callOf(p.Data); err != nil {
@@ -140,7 +146,7 @@ func (h *Hooks) Take(ctx context.Context, p *Raised, rules *Rules) (api.EmitAnsw
 		return api.EmitAnswer{}, api.ErrGone
 	}
 	var receipt store.Receipt
-	result := api.EmitAnswer{Allowed: true}
+	result.Allowed = true
 	switch {
 	case asked != nil:
 		if result, receipt, err = h.askPerson(ctx, p, asked, rules, r, denied); !result.Allowed {

@@ -3,6 +3,7 @@ package outbox
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/openclawos/ocipd/internal/audit/gate"
 	"github.com/openclawos/ocipd/internal/base/jsonline"
 	"github.com/openclawos/ocipd/internal/kernel/registry"
+	"github.com/openclawos/ocipd/internal/ocip/directory"
 	"github.com/openclawos/ocipd/internal/store"
 )
 
@@ -144,6 +146,52 @@ func (e *Event) about(now time.Time) api.HookContext {
 	about := e.About
 	about.Timestamp = now.UnixMilli()
 	return about
+}
+
+// reaches refuses the delivery if it would reach somebody else than it was decided for.
+func (d *Delivery) reaches(who *directory.Directory, to Receiver) error {
+	if astray := d.astray(who, to); astray != nil {
+		return &gate.Withdrawn{Reason: "it would reach somebody else than it was decided for", Details: astray}
+	}
+	return nil
+}
+
+// astray says how the delivery has lost its receiver, nil if it reaches the one that it was decided
+// for. The configuration may have given the id of an agent, a channel, or the agent of the app that
+// asked to somebody else since. To is the app that would get it, or nil.
+func (d *Delivery) astray(who *directory.Directory, to Receiver) map[string]any {
+	kind, name := directory.Split(d.Queue)
+	if kind == "agent" {
+		if agent := who.Agent(name); d.For != "" && agent != nil && agent.Identified() != d.For {
+			return map[string]any{"decidedFor": d.For, "isNow": agent.Identified()}
+		}
+		return nil
+	}
+	if kind == hostKind {
+		if host, _ := who.HostOf(d.About.SessionKey); host != name {
+			return map[string]any{"decidedFor": name, "isNow": host}
+		}
+		return nil
+	}
+	if d.By == "" || to == nil {
+		return nil
+	}
+	sender := who.Agent(d.From)
+	same := sender != nil && sender.InstanceID == d.By && (d.Tenant == "" || sender.TenantID == d.Tenant)
+	reaches := true
+	switch {
+	case kind == "channel":
+		reaches = (same || sender == nil) && slices.Contains(who.Tenants(to.ID()), d.Tenant)
+	case kind == "app" && same:
+		reaches = sender.App == name
+	case kind == "app" && who.SeveralTenants():
+		// The agent is gone: its app is told, unless it speaks for another tenant by now.
+		reaches = !slices.ContainsFunc(who.SpokenBy(name), func(a *directory.Agent) bool { return a.TenantID != d.Tenant })
+	}
+	if reaches {
+		return nil
+	}
+	return map[string]any{"sentBy": d.By, "tenant": d.Tenant, "app": to.ID()}
 }
 
 // ChannelQueue names the queue of a channel, whose messages go to the app that owns it.

@@ -1,6 +1,9 @@
 package outbox
 
 import (
+	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/store"
+	"maps"
 	"slices"
 	"sync"
 )
@@ -119,4 +122,117 @@ func (l *lane) progress() progress {
 		p.after = l.back
 	}
 	return p
+}
+
+// lanes are the queues with a connected app. A queue without one costs no memory: its messages are
+// in the store.
+type lanes struct {
+	host  Host
+	given *given
+
+	mu      sync.Mutex
+	byQueue map[string]*lane
+}
+
+// Probe takes the lock of the lanes. It hangs if the lock is never released.
+func (o *lanes) Probe() {
+	o.mu.Lock()
+	_ = len(o.byQueue)
+	o.mu.Unlock()
+}
+
+// lane returns the queue's lane to its current app, nil if it has none. A new lane begins with the
+// messages in the store.
+func (o *lanes) lane(queue string) *lane {
+	to := o.host.Receiver(queue)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	l := o.byQueue[queue]
+	switch {
+	case to == nil:
+		delete(o.byQueue, queue)
+		return nil
+	case l == nil || l.to != to:
+		l = &lane{queue: queue, to: to, behind: true}
+		o.byQueue[queue] = l
+		// From now on the messages belong to the app.
+		o.given.forget(queue)
+	}
+	return l
+}
+
+// known returns a queue's lane as it was last looked up, or nil.
+func (o *lanes) known(queue string) *lane {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.byQueue[queue]
+}
+
+func (o *lanes) current(l *lane) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.byQueue[l.queue] == l && o.host.Receiver(l.queue) == l.to
+}
+
+// Rebind looks up the apps of all queues again, after they may have changed.
+func (o *lanes) Rebind() {
+	o.mu.Lock()
+	queues := slices.Collect(maps.Keys(o.byQueue))
+	o.mu.Unlock()
+	for _, queue := range queues {
+		o.lane(queue)
+	}
+}
+
+// Leave removes the lanes to an app that is gone.
+func (o *lanes) Leave(gone Receiver) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for queue, l := range o.byQueue {
+		if l.to == gone {
+			delete(o.byQueue, queue)
+		}
+	}
+}
+
+// onLine returns the lanes of a connection.
+func (o *lanes) onLine(line api.Line) (list []*lane) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, l := range o.byQueue {
+		if l.to.Line() == line {
+			list = append(list, l)
+		}
+	}
+	return list
+}
+
+// handed reports whether a message is on its way to its app already.
+func (o *lanes) handed(id store.MessageID) bool {
+	l := o.known(id.Queue)
+	if l == nil {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return id.ID <= l.sent && !l.holdsLocked(id.ID)
+}
+
+// passedOf returns the kept-back messages of a queue with an app, and whether there are any. During
+// a pass over them it reports none.
+func (o *lanes) passedOf(queue string) (kept func(id int64) bool, some bool) {
+	l := o.known(queue)
+	if l == nil {
+		return nil, false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.looking || len(l.passed) == 0 {
+		return nil, false
+	}
+	passed := slices.Clone(l.passed)
+	return func(id int64) bool {
+		_, found := slices.BinarySearch(passed, id)
+		return found
+	}, true
 }

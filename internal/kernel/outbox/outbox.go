@@ -85,6 +85,8 @@ type Options struct {
 // app acknowledges messages. If a connection or the daemon ends before that, the message is sent again
 // under the same dispatchId.
 type Outbox struct {
+	lanes
+	apart  apart
 	host   Host
 	store  *store.Store
 	search store.Search
@@ -98,17 +100,6 @@ type Outbox struct {
 	// closing ends reads from the store, and tasks are the goroutines that read.
 	closing context.Context
 	tasks   sync.WaitGroup
-
-	mu sync.Mutex
-	// lanes holds the queues with a connected app. A queue without one costs no memory: its
-	// messages are in the store.
-	lanes map[string]*lane
-
-	// apart lists messages that their apps have taken while earlier ones were kept back by a pause.
-	// They leave the store one by one. writing is held during that.
-	apartMu sync.Mutex
-	apart   []store.MessageID
-	writing sync.Mutex
 
 	// recalling is held while messages are taken back: several lanes are locked for that.
 	recalling sync.Mutex
@@ -126,63 +117,17 @@ func New(closing context.Context, o *Options) *Outbox {
 	if o.Store != nil {
 		found = o.Store.Head().Seq
 	}
-	return &Outbox{
+	b := &Outbox{
 		host: o.Host, store: o.Store, search: o.Search, found: found, keys: o.Keys, now: o.Now, newID: o.NewID, metrics: o.Metrics, log: o.Log,
-		closing: closing, lanes: make(map[string]*lane), memory: gate.NewMemory(),
+		closing: closing, memory: gate.NewMemory(), apart: apart{store: o.Store, log: o.Log},
 	}
+	b.lanes = lanes{host: o.Host, given: &b.given, byQueue: make(map[string]*lane)}
+	return b
 }
 
 // Wait waits for the outbox's own goroutines, after its context has ended and the connections are
 // closed.
 func (o *Outbox) Wait() { o.tasks.Wait() }
-
-// Probe takes the outbox's lock. It hangs if the lock is never released.
-func (o *Outbox) Probe() {
-	o.mu.Lock()
-	_ = len(o.lanes)
-	o.mu.Unlock()
-}
-
-// lane returns the queue's lane to its current app, nil if it has none. A new lane begins with the
-// messages in the store.
-func (o *Outbox) lane(queue string) *lane {
-	to := o.host.Receiver(queue)
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	l := o.lanes[queue]
-	switch {
-	case to == nil:
-		delete(o.lanes, queue)
-		return nil
-	case l == nil || l.to != to:
-		l = &lane{queue: queue, to: to, behind: true}
-		o.lanes[queue] = l
-		// From now on the messages belong to the app.
-		o.given.forget(queue)
-	}
-	return l
-}
-
-// Rebind looks up the apps of all queues again, after they may have changed.
-func (o *Outbox) Rebind() {
-	o.mu.Lock()
-	queues := slices.Collect(maps.Keys(o.lanes))
-	o.mu.Unlock()
-	for _, queue := range queues {
-		o.lane(queue)
-	}
-}
-
-// Leave removes the lanes to an app that is gone.
-func (o *Outbox) Leave(gone Receiver) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for queue, l := range o.lanes {
-		if l.to == gone {
-			delete(o.lanes, queue)
-		}
-	}
-}
 
 // Open opens a message that has just become durable. If it was decided under rules that are no
 // longer in force, it stays closed, and the drain checks it. Open runs in the commit and never
@@ -218,7 +163,7 @@ func (o *Outbox) Offer(d *Delivery) (deliver func()) {
 		l.keepBackLocked(d.ID)
 		l.sent = d.ID
 		return nil
-	case l.behind || l.fullLocked() || d.sealed.IsZero() || !d.basis.holds(o.host) || o.astray(l.to, d) != nil || !o.sendLocked(l, d, false):
+	case l.behind || l.fullLocked() || d.sealed.IsZero() || !d.basis.holds(o.host) || d.astray(o.host.Directory(), l.to) != nil || !o.sendLocked(l, d, false):
 		// The drain removes a misdirected message if the removal can be recorded.
 		l.behind = true
 		o.drainLocked(l)
@@ -242,7 +187,7 @@ func (o *Outbox) Resume(queues []string) {
 func (o *Outbox) LookBack() {
 	o.arrivals.tellAll()
 	o.mu.Lock()
-	lanes := slices.Collect(maps.Values(o.lanes))
+	lanes := slices.Collect(maps.Values(o.byQueue))
 	o.mu.Unlock()
 	for _, l := range lanes {
 		l.mu.Lock()
@@ -253,22 +198,9 @@ func (o *Outbox) LookBack() {
 	}
 }
 
-// handed reports whether a message is on its way to its app already.
-func (o *Outbox) handed(id store.MessageID) bool {
-	o.mu.Lock()
-	l := o.lanes[id.Queue]
-	o.mu.Unlock()
-	if l == nil {
-		return false
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return id.ID <= l.sent && !l.holdsLocked(id.ID)
-}
-
 // Settle stores which messages apps have taken.
 func (o *Outbox) Settle() {
-	o.writeApart()
+	o.apart.write()
 	o.store.Flush()
 }
 
@@ -343,12 +275,6 @@ func (o *Outbox) catchUp(l *lane) (done bool, err error) {
 		}
 	}
 	return false, nil
-}
-
-func (o *Outbox) current(l *lane) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.lanes[l.queue] == l && o.host.Receiver(l.queue) == l.to
 }
 
 // sendPage sends one page. It is done if the store holds nothing unsent; then new messages are sent
@@ -494,45 +420,6 @@ func (o *Outbox) notDue(m *store.Message, d *Delivery, err error) error {
 	return err
 }
 
-// astray says how a delivery has lost its receiver, nil if it reaches the one that it was decided
-// for. The configuration may have given the id of an agent, a channel, or the agent of the app that
-// asked to somebody else since. To is the app that would get it, or nil.
-func (o *Outbox) astray(to Receiver, d *Delivery) map[string]any {
-	who := o.host.Directory()
-	kind, name := directory.Split(d.Queue)
-	if kind == "agent" {
-		if agent := who.Agent(name); d.For != "" && agent != nil && agent.Identified() != d.For {
-			return map[string]any{"decidedFor": d.For, "isNow": agent.Identified()}
-		}
-		return nil
-	}
-	if kind == hostKind {
-		if host, _ := who.HostOf(d.About.SessionKey); host != name {
-			return map[string]any{"decidedFor": name, "isNow": host}
-		}
-		return nil
-	}
-	if d.By == "" || to == nil {
-		return nil
-	}
-	sender := who.Agent(d.From)
-	same := sender != nil && sender.InstanceID == d.By && (d.Tenant == "" || sender.TenantID == d.Tenant)
-	reaches := true
-	switch {
-	case kind == "channel":
-		reaches = (same || sender == nil) && slices.Contains(who.Tenants(to.ID()), d.Tenant)
-	case kind == "app" && same:
-		reaches = sender.App == name
-	case kind == "app" && who.SeveralTenants():
-		// The agent is gone: its app is told, unless it speaks for another tenant by now.
-		reaches = !slices.ContainsFunc(who.SpokenBy(name), func(a *directory.Agent) bool { return a.TenantID != d.Tenant })
-	}
-	if reaches {
-		return nil
-	}
-	return map[string]any{"sentBy": d.By, "tenant": d.Tenant, "app": to.ID()}
-}
-
 // keptBack reports whether a delivery may not go out now: it is paused, or a person is dropping it.
 func (o *Outbox) keptBack(d *Delivery) bool {
 	return o.dropped.has(d.MessageID) || d.pausedBy(o.host) != ""
@@ -657,25 +544,4 @@ func (o *Outbox) sweepQueue(ctx context.Context, queue string) error {
 			}
 		}
 	}
-}
-
-// passedOf returns the kept-back messages of a queue with an app, and whether there are any. During
-// a pass over them it reports none.
-func (o *Outbox) passedOf(queue string) (kept func(id int64) bool, some bool) {
-	o.mu.Lock()
-	l := o.lanes[queue]
-	o.mu.Unlock()
-	if l == nil {
-		return nil, false
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.looking || len(l.passed) == 0 {
-		return nil, false
-	}
-	passed := slices.Clone(l.passed)
-	return func(id int64) bool {
-		_, found := slices.BinarySearch(passed, id)
-		return found
-	}, true
 }

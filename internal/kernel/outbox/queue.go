@@ -207,10 +207,7 @@ func (o *Outbox) drop(details map[string]any, m *store.Message, d *Delivery) (se
 			o.LookBack()
 		}
 	}()
-	o.mu.Lock()
-	l := o.lanes[m.Queue]
-	o.mu.Unlock()
-	if l != nil && o.handed(m.MessageID) {
+	if l := o.known(m.Queue); l != nil && o.handed(m.MessageID) {
 		o.Recall(l.to.Line())
 	}
 	switch {

@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"slices"
+	"sync"
 
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/store"
@@ -43,12 +44,8 @@ func (h *handing) Taken() {
 		o.store.Taken(id)
 		return
 	}
-	o.apartMu.Lock()
-	o.apart = append(o.apart, id)
-	first := len(o.apart) == 1
-	o.apartMu.Unlock()
-	if first {
-		o.tasks.Go(o.writeApart)
+	if o.apart.add(id) {
+		o.tasks.Go(o.apart.write)
 	}
 }
 
@@ -73,20 +70,40 @@ func (h *handing) acknowledged() int64 {
 	return l.acknowledged
 }
 
-// writeApart removes messages from the store that were taken apart. If that fails, they come again,
+// apart lists messages that their apps have taken while earlier ones were kept back by a pause. They
+// leave the store one by one.
+type apart struct {
+	store *store.Store
+	log   *zap.Logger
+
+	mu  sync.Mutex
+	ids []store.MessageID
+	// writing is held while they leave.
+	writing sync.Mutex
+}
+
+// add reports whether the message is the only one.
+func (a *apart) add(id store.MessageID) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.ids = append(a.ids, id)
+	return len(a.ids) == 1
+}
+
+// write removes the messages from the store. If that fails, they come again,
 // under the same dispatchId.
-func (o *Outbox) writeApart() {
-	o.writing.Lock()
-	defer o.writing.Unlock()
-	o.apartMu.Lock()
-	ids := o.apart
-	o.apart = nil
-	o.apartMu.Unlock()
+func (a *apart) write() {
+	a.writing.Lock()
+	defer a.writing.Unlock()
+	a.mu.Lock()
+	ids := a.ids
+	a.ids = nil
+	a.mu.Unlock()
 	if len(ids) == 0 {
 		return
 	}
-	if _, err := o.store.Commit(&store.Change{Parts: []store.Part{store.Taken(ids)}, Drains: true}); err != nil {
-		o.log.Warn("cannot note what apps have taken: it comes again", zap.Error(err))
+	if _, err := a.store.Commit(&store.Change{Parts: []store.Part{store.Taken(ids)}, Drains: true}); err != nil {
+		a.log.Warn("cannot note what apps have taken: it comes again", zap.Error(err))
 	}
 }
 
@@ -103,7 +120,7 @@ func (o *Outbox) Recall(from ...api.Line) {
 
 // recall is [Outbox.Recall] for one connection.
 func recall(o *Outbox, line api.Line) {
-	lanes := lanesOf(o, line)
+	lanes := o.onLine(line)
 	// While the lanes are locked, nobody puts a later message before those that were taken back.
 	for _, l := range lanes {
 		l.mu.Lock()
@@ -114,8 +131,8 @@ func recall(o *Outbox, line api.Line) {
 		// The messages wait for the app's next connection.
 		o.mu.Lock()
 		for _, l := range lanes {
-			if o.lanes[l.queue] == l {
-				delete(o.lanes, l.queue)
+			if o.byQueue[l.queue] == l {
+				delete(o.byQueue, l.queue)
 			}
 		}
 		o.mu.Unlock()
@@ -133,18 +150,6 @@ func recall(o *Outbox, line api.Line) {
 			o.drainLocked(l)
 		}
 	}
-}
-
-// lanesOf returns the lanes of a connection.
-func lanesOf(o *Outbox, line api.Line) (lanes []*lane) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for _, l := range o.lanes {
-		if l.to.Line() == line {
-			lanes = append(lanes, l)
-		}
-	}
-	return lanes
 }
 
 // takeBackLocked sets a lane back before messages that it has sent.

@@ -36,14 +36,14 @@ func (o *Outbox) reopen(ctx context.Context, to Receiver, m *store.Message) (*De
 	tenant, generation := d.basis.tenant, d.basis.generation
 	if sealed, known := o.memory.Recall(m.ID, generation, m.Body, data, m.Queue, m.DispatchID); known {
 		d.sealed = sealed
-		return d, o.reaches(to, d)
+		return d, d.reaches(o.host.Directory(), to)
 	}
 	found, w, err := o.evidence(ctx, d, m.Body[data:])
 	if d.waited = w; err != nil {
 		return d, err
 	}
 	d.sealed, err = gate.Open(found.Receipt, d.letter, func() error {
-		if err := o.reaches(to, d); err != nil || w == nil {
+		if err := d.reaches(o.host.Directory(), to); err != nil || w == nil {
 			return err
 		}
 		return o.host.Standing(ctx, w)
@@ -52,14 +52,6 @@ func (o *Outbox) reopen(ctx context.Context, to Receiver, m *store.Message) (*De
 		o.memory.Keep(d.sealed, m.ID, generation, m.Body, m.Queue, m.DispatchID)
 	}
 	return d, err
-}
-
-// reaches refuses a delivery that would reach somebody else than it was decided for.
-func (o *Outbox) reaches(to Receiver, d *Delivery) error {
-	if astray := o.astray(to, d); astray != nil {
-		return &gate.Withdrawn{Reason: "it would reach somebody else than it was decided for", Details: astray}
-	}
-	return nil
 }
 
 // evidence finds the record that allowed a row, closes the row's message again, and sets the
@@ -230,6 +222,17 @@ func answers(keys gate.Keys, who *directory.Directory, key string, r *audit.Reco
 	return undecided("it is answered elsewhere than its record let through")
 }
 
+// isFor reports whether a record is of a message for the agent that [directory.Agent.Identified]
+// returned.
+func isFor(keys gate.Keys, r *audit.Record, agent string) bool {
+	decidedFor := audit.Counterparty{TenantID: r.TenantID, InstanceID: r.AgentID}
+	if r.Side != audit.SideReceiver {
+		decidedFor = r.Counterparty
+	}
+	tenant, instance, _ := strings.Cut(agent, "/")
+	return keys.Same(r.TenantID, decidedFor.TenantID, tenant) && keys.Same(r.TenantID, decidedFor.InstanceID, instance)
+}
+
 // fromRecord sets the delivery's context from its record, and returns why the message does not
 // match it, or has lost its sender. If the record has redacted a value, the row's value is used, provided that it
 // has the same digest.
@@ -264,12 +267,7 @@ func (d *Delivery) fromRecord(keys gate.Keys, who *directory.Directory, found *s
 		if err := answers(keys, who, m.ReplyTo, &r.Record, sender); err != nil {
 			return err
 		}
-		decidedFor := audit.Counterparty{TenantID: r.TenantID, InstanceID: r.AgentID}
-		if r.Side != audit.SideReceiver {
-			decidedFor = r.Counterparty
-		}
-		tenant, instance, _ := strings.Cut(d.For, "/")
-		if !keys.Same(r.TenantID, decidedFor.TenantID, tenant) || !keys.Same(r.TenantID, decidedFor.InstanceID, instance) {
+		if !isFor(keys, &r.Record, d.For) {
 			return undecided("its record is of a message for another agent")
 		}
 		d.RunID, about.AgentID = m.RunID, name
