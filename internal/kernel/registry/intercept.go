@@ -251,29 +251,23 @@ type Interception struct {
 // but, the owner of the message's channel, which gets the message last, unless that app is
 // required.
 func (r *Registry) Intercept(ctx context.Context, t *Terms, m api.Message, about api.HookContext, asker, but *App) (Interception, error) {
-	out := Interception{Message: m}
-	var err error
-	out.Blocked, err = r.Ask(ctx, t, &Question{
-		Hook: api.MessageSending, About: about, Asker: asker, But: but,
-		Data: func() []byte { return out.Message.Append(nil) },
-		Take: out.take,
-	})
-	return out, err
+	return r.show(ctx, t, m, &Question{About: about, Asker: asker, But: but})
 }
 
 // InterceptAgain shows the required interceptors a held message before its release.
 func (r *Registry) InterceptAgain(ctx context.Context, t *Terms, m api.Message, about api.HookContext, asker *App) (Interception, error) {
-	out := Interception{Message: m}
-	var err error
-	out.Blocked, err = r.Ask(ctx, t, &Question{
-		Hook: api.MessageSending, About: about, Asker: asker, RequiredOnly: true,
-		Data: func() []byte { return out.Message.Append(nil) },
-		Take: func(a *App, result jsontext.Value) *ocip.Verdict {
-			v := out.take(a, result)
-			out.Refused = v != nil
-			return v
-		},
-	})
+	return r.show(ctx, t, m, &Question{About: about, Asker: asker, RequiredOnly: true})
+}
+
+func (r *Registry) show(ctx context.Context, t *Terms, m api.Message, q *Question) (out Interception, err error) {
+	out.Message, q.Hook = m, api.MessageSending
+	q.Data = func() []byte { return out.Message.Append(nil) }
+	q.Take = func(a *App, result jsontext.Value) *ocip.Verdict {
+		v := out.take(a, result)
+		out.Refused = v != nil
+		return v
+	}
+	out.Blocked, err = r.Ask(ctx, t, q)
 	return out, err
 }
 
