@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/base/jsonline"
 	"github.com/openclawos/ocipd/internal/ocip"
 	"github.com/openclawos/ocipd/internal/ocip/opinion"
 )
@@ -400,6 +401,7 @@ func (p *ApprovalListParams) Page() int {
 type ApprovalListResult struct {
 	Approvals []jsontext.Value `json:"approvals"`
 	Total     int              `json:"total"`
+	Altered   []string         `json:"altered,omitzero" doc:"Rows that something else than the daemon changed: the list leaves out what needs them."`
 }
 
 // Append writes the result as JSON. A page can have megabytes, all of it JSON
@@ -413,6 +415,17 @@ func (r ApprovalListResult) Append(b []byte) []byte {
 		b = append(b, approval...)
 	}
 	b = strconv.AppendInt(append(b, `],"total":`...), int64(r.Total), 10)
+	for i, row := range r.Altered {
+		if i == 0 {
+			b = append(b, `,"altered":[`...)
+		} else {
+			b = append(b, ',')
+		}
+		b = jsonline.Quote(b, row)
+	}
+	if len(r.Altered) > 0 {
+		b = append(b, ']')
+	}
 	return append(b, '}')
 }
 
@@ -471,6 +484,8 @@ const ApprovalEvent = "approval:resolved"
 type ApprovalNews struct {
 	Approval *ApprovalSummary `json:"approval,omitzero"`
 	Caught   bool             `json:"caught,omitzero"`
+	// Altered are, in the chunk with Caught, rows of pending messages that were left out.
+	Altered []string `json:"altered,omitzero" doc:"Rows that something else than the daemon changed: the list leaves out what needs them."`
 }
 
 // ApprovalResolveResult says how a held message stands after a decision. State

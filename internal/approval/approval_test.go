@@ -70,6 +70,9 @@ func (o *world) start() {
 	}
 	o.Requests, err = approval.New(o.t.Context(), approval.Options{
 		Store: o.store, Commit: o.store.Commit, Now: o.clock,
+		Search: func(ctx context.Context, f audit.Filter, before uint64, limit int) ([][]byte, uint64, error) {
+			return o.store.Query(ctx, f, 0, before, limit)
+		},
 		Keyed:   func(tenant, text string) (string, error) { return "keyed:" + tenant + "/" + text, nil },
 		Answers: func(tenant, asked string) (string, error) { return "answers:" + tenant + "/" + asked, nil },
 		NewID:   o.newID,

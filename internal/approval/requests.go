@@ -26,6 +26,8 @@ type Notifier interface {
 // Options holds the dependencies of requests.
 type Options struct {
 	Store *store.Store
+	// Search finds the store's records.
+	Search store.Search
 	// Commit makes a change durable. Callers may be told its error.
 	Commit func(*store.Change) (store.Receipt, error)
 	// Keyed makes the keyed digest that stands for a tenant's text in records. Callers may be told
@@ -87,10 +89,22 @@ func (q *Requests) Get(ctx context.Context, id string) (*Request, error) {
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, NotFound(id)
 	}
+	if err == nil {
+		err = q.ended(ctx, id, stored.State)
+	}
 	if err != nil {
 		return nil, err
 	}
 	return q.read(stored)
+}
+
+// ended returns an [*store.AlteredError] if a request is in another state than that of the record of its
+// end, which has the state as its event. The store knows what the log says about the pending ones.
+func (q *Requests) ended(ctx context.Context, id, state string) error {
+	if state == api.ApprovalPending {
+		return nil
+	}
+	return store.AgreesEnd(ctx, q.o.Store, q.o.Search, id, state, api.ApprovalStates()[1:])
 }
 
 // read decodes a request. A row that the log agrees with and that cannot be decoded is somebody
@@ -131,11 +145,12 @@ func (q *Requests) List(ctx context.Context, p *api.ApprovalListParams) (api.App
 	case "all":
 		f.State = ""
 	}
-	page, total, err := q.summaries(ctx, f, p.Page())
+	var left store.Left
+	page, total, err := q.summaries(ctx, f, p.Page(), &left)
 	if err != nil {
 		return api.ApprovalListResult{}, err
 	}
-	result := api.ApprovalListResult{Approvals: make([]jsontext.Value, len(page)), Total: total}
+	result := api.ApprovalListResult{Approvals: make([]jsontext.Value, len(page)), Total: total, Altered: left.Names}
 	for i := range page {
 		if result.Approvals[i], err = json.Marshal(&page[i]); err != nil {
 			return api.ApprovalListResult{}, fmt.Errorf("cannot encode approval %s: %w", page[i].ApprovalID, err)
@@ -146,25 +161,43 @@ func (q *Requests) List(ctx context.Context, p *api.ApprovalListParams) (api.App
 
 // Oldest returns when the oldest pending request was made, zero if there is none.
 func (q *Requests) Oldest(ctx context.Context) (time.Time, error) {
-	page, _, err := q.summaries(ctx, store.ApprovalFilter{State: api.ApprovalPending}, 1)
+	page, _, err := q.summaries(ctx, store.ApprovalFilter{State: api.ApprovalPending}, 1, new(store.Left))
 	if err != nil || len(page) == 0 {
 		return time.Time{}, err
 	}
 	return time.UnixMilli(page[0].AskedAt).UTC(), nil
 }
 
-func (q *Requests) summaries(ctx context.Context, f store.ApprovalFilter, limit int) (page []api.ApprovalSummary, total int, err error) {
-	stored, total, err := q.o.Store.Summaries(ctx, f, limit)
-	if err != nil {
-		return nil, 0, err
-	}
-	page = make([]api.ApprovalSummary, len(stored))
-	for i, text := range stored {
-		if page[i], err = decodeSummary(text); err != nil {
+// summaries returns a page of requests, without those that somebody else has changed.
+func (q *Requests) summaries(ctx context.Context, f store.ApprovalFilter, limit int, left *store.Left) (page []api.ApprovalSummary, total int, err error) {
+	for {
+		want := limit - len(page)
+		stored, all, err := q.o.Store.Summaries(ctx, f, want, left)
+		if err != nil {
 			return nil, 0, err
 		}
+		for i := range stored {
+			one, err := q.summary(ctx, &stored[i])
+			switch {
+			case err == nil:
+				page = append(page, one)
+			case !left.Takes(err):
+				return nil, 0, err
+			}
+		}
+		if len(stored) < want || len(page) == limit {
+			return page, all, nil
+		}
+		f.After = stored[len(stored)-1].ID
 	}
-	return page, total, nil
+}
+
+// summary decodes a request for a list.
+func (q *Requests) summary(ctx context.Context, stored *store.ApprovalSummary) (one api.ApprovalSummary, err error) {
+	if one, err = decodeSummary(stored.Text); err != nil {
+		return one, errors.Join(err, store.Altered(q.o.Store, fold.Approvals, stored.ID))
+	}
+	return one, q.ended(ctx, stored.ID, stored.State)
 }
 
 // Add enters a new request into a change, with its digest for people. It is pending once the change

@@ -122,14 +122,15 @@ func (q *Requests) follow(ctx context.Context, w *watcher, take func(*Request) e
 const watchPage = 500
 
 func (q *Requests) sendPending(ctx context.Context, s api.Stream) error {
+	var left store.Left
 	after := ""
 	for {
-		page, _, err := q.summaries(ctx, store.ApprovalFilter{State: api.ApprovalPending, After: after}, watchPage)
+		page, _, err := q.summaries(ctx, store.ApprovalFilter{State: api.ApprovalPending, After: after}, watchPage, &left)
 		if err != nil {
 			return err
 		}
 		if len(page) == 0 {
-			return s.Send(ctx, api.ApprovalNews{Caught: true})
+			return s.Send(ctx, api.ApprovalNews{Caught: true, Altered: left.Names})
 		}
 		for i := range page {
 			if err := s.Send(ctx, api.ApprovalNews{Approval: &page[i]}); err != nil {

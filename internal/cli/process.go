@@ -12,6 +12,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -193,6 +194,14 @@ func (s *Process) AskPage(ctx context.Context, call func(context.Context, string
 	ctx, cancel := context.WithTimeout(ctx, AnswerTime)
 	defer cancel()
 	return call(ctx, method, params, result)
+}
+
+// NoteAltered tells on standard error that lists left out rows that something else has changed.
+func (s *Process) NoteAltered(rows []string) {
+	slices.Sort(rows)
+	if n := len(slices.Compact(rows)); n > 0 {
+		fmt.Fprintf(s.Stderr, "left out: %s changed by something else than the daemon; see ocipd audit verify\n", term.Count(n, "row"))
+	}
 }
 
 // AskOperator is Operate for a method without parameters; it returns the raw answer.

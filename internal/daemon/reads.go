@@ -80,34 +80,38 @@ func (r *reads) use(ctx context.Context, a *api.ApprovalSummary) (string, error)
 	return taskservice.Use(ctx, r.d.tasks.Load(), a.TaskID, a.ApprovalID)
 }
 
+// unusable says for a use of an approval of an effect why it lets nothing start any more.
+var unusable = map[string]string{taskservice.Used: "a start has used it", taskservice.OutOfTime: "it was not used in time"}
+
 // approvals answers approval.list.
 func (r *reads) approvals(ctx context.Context, p *api.ApprovalListParams) (api.ApprovalListResult, error) {
 	list, err := r.d.kernel.ApprovalList(ctx, p)
 	if err != nil || p.State == "" || p.State == api.ApprovalPending {
 		return list, err
 	}
-	for i, raw := range list.Approvals {
+	left := store.Left{Names: list.Altered}
+	shown := list.Approvals[:0]
+	for _, raw := range list.Approvals {
 		var a api.ApprovalSummary
 		if err := json.Unmarshal(raw, &a); err != nil {
 			return list, fmt.Errorf("cannot decode an approval: %w", err)
 		}
 		use, err := r.use(ctx, &a)
+		if left.Takes(err) {
+			continue
+		}
 		if err != nil {
 			return list, err
 		}
-		switch use {
-		case taskservice.Used:
-			a.Blocked = "a start has used it"
-		case taskservice.OutOfTime:
-			a.Blocked = "it was not used in time"
-		default:
-			continue
+		if why := unusable[use]; why != "" {
+			a.Blocked, a.Approvable = why, false
+			if raw, err = json.Marshal(&a); err != nil {
+				return list, fmt.Errorf("cannot encode approval %s: %w", a.ApprovalID, err)
+			}
 		}
-		a.Approvable = false
-		if list.Approvals[i], err = json.Marshal(&a); err != nil {
-			return list, fmt.Errorf("cannot encode approval %s: %w", a.ApprovalID, err)
-		}
+		shown = append(shown, raw)
 	}
+	list.Approvals, list.Altered = shown, left.Names
 	return list, nil
 }
 

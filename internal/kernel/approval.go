@@ -26,7 +26,7 @@ import (
 // newRequests loads the requests that wait for a person.
 func (k *Kernel) newRequests(ctx context.Context) (err error) {
 	k.requests, err = approval.New(ctx, approval.Options{
-		Store: k.store, Notify: k.notify, Now: k.now, NewID: k.newID,
+		Store: k.store, Search: k.search.Query, Notify: k.notify, Now: k.now, NewID: k.newID,
 		Commit: func(c *store.Change) (store.Receipt, error) {
 			receipt, err := k.commit(c)
 			if err == nil {

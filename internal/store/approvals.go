@@ -126,16 +126,26 @@ type ApprovalFilter struct {
 	After string
 }
 
-// Summaries returns the summaries of up to limit approvals, oldest first, and the number of all
-// that match.
-func (s *State) Summaries(ctx context.Context, f ApprovalFilter, limit int) (page [][]byte, total int, err error) {
+// ApprovalSummary is the stored form of an approval for a list.
+type ApprovalSummary struct {
+	ID, State string
+	Text      []byte
+}
+
+func scanSummary(stmt *sqlite.Stmt) (ApprovalSummary, error) {
+	return ApprovalSummary{stmt.ColumnText(0), stmt.ColumnText(1), db.ColumnBytes(stmt, 2)}, nil
+}
+
+// Summaries returns the summaries of up to limit approvals, oldest first, without altered ones, and the
+// number of all that match.
+func (s *State) Summaries(ctx context.Context, f ApprovalFilter, limit int, left *Left) (page []ApprovalSummary, total int, err error) {
 	count, list, args := summariesOf(f)
 	var counts []int64
-	err = s.db.Scan(ctx, func(conn *sqlite.Conn) error {
+	err = s.db.Around(left).Scan(ctx, func(conn *sqlite.Conn) error {
 		if err := db.Collect(conn, &counts, count, args, db.ScanInt); err != nil {
 			return err
 		}
-		return db.Collect(conn, &page, list, append(args, f.After, limit), db.ScanBytes)
+		return db.Collect(conn, &page, list, append(args, f.After, limit), scanSummary)
 	})
 	if err != nil {
 		return nil, 0, fmt.Errorf("cannot list the approvals: %w", err)
@@ -148,5 +158,5 @@ func (s *State) Summaries(ctx context.Context, f ApprovalFilter, limit int) (pag
 // requests follows their number, however many others wait.
 func summariesOf(f ApprovalFilter) (count, list string, args []any) {
 	where, args := db.Matching([2]string{"state = ?", f.State}, [2]string{"agent = ?", f.Agent})
-	return `SELECT count(*) FROM main.approvals WHERE ` + where, `SELECT summary FROM approvals WHERE ` + where + ` AND id > ? ORDER BY id LIMIT ?`, args
+	return `SELECT count(*) FROM main.approvals WHERE ` + where, `SELECT id, state, summary FROM approvals WHERE ` + where + ` AND id > ? ORDER BY id LIMIT ?`, args
 }

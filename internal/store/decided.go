@@ -1,13 +1,17 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
+	"slices"
 
 	"github.com/openclawos/ocipd/internal/audit"
+	"github.com/openclawos/ocipd/internal/audit/fold"
 	"github.com/openclawos/ocipd/internal/audit/gate"
 	"github.com/openclawos/ocipd/internal/store/db"
+	"github.com/openclawos/ocipd/internal/store/foldrows"
 	"github.com/openclawos/ocipd/internal/store/rowseal"
 	"zombiezen.com/go/sqlite"
 )
@@ -110,30 +114,72 @@ type Search func(ctx context.Context, f audit.Filter, before uint64, limit int) 
 
 // EndOf returns the number of the record that ended a message, 0 if there is none up to a number.
 func EndOf(ctx context.Context, s *Store, search Search, m *Message, upTo uint64) (seq uint64, err error) {
-	const page = 16 // a message has few records
-	f := audit.Filter{Like: audit.Record{DispatchID: m.DispatchID}}
-	for before := upTo + 1; before > m.RecordSeq+1; {
+	e, err := newest(ctx, s, search, &audit.Record{DispatchID: m.DispatchID}, m.RecordSeq, upTo+1, m.EndedBy)
+	return e.Seq, err
+}
+
+// newest returns the newest record like another one between two, both exclusive, that is the wanted one.
+// It returns an empty one if there is none. Zero for before is the end of the log.
+func newest(ctx context.Context, s *Store, search Search, like *audit.Record, after, before uint64, wanted func(*audit.Record) bool) (audit.Entry, error) {
+	const page = 16 // a message or a request has few records
+	for f := (audit.Filter{Like: *like}); before == 0 || before > after+1; {
 		lines, next, err := search(ctx, f, before, page)
 		if err != nil {
-			return 0, err
+			return audit.Entry{}, err
 		}
 		for _, line := range lines {
 			e, err := s.WrittenAs(ctx, line)
 			switch {
 			case errors.Is(err, ErrNotFound):
 			case err != nil:
-				return 0, err
-			case e.Seq <= m.RecordSeq:
-				return 0, nil
-			case m.EndedBy(&e.Record):
-				return e.Seq, nil
+				return audit.Entry{}, err
+			case e.Seq <= after:
+				return audit.Entry{}, nil
+			case wanted(&e.Record):
+				return e, nil
 			}
 		}
 		if before = next; next == 0 {
 			break
 		}
 	}
-	return 0, nil
+	return audit.Entry{}, nil
+}
+
+// AgreesEnd compares the state of a decided approval, as it was read, with the newest record that says
+// one of the states in which approvals end. [Store.Agrees] knows only the undecided ones, so an earlier
+// row that somebody has put back, with its own seal, would fit. If no record says how it ended, since
+// they are retired or older than the seals of records, the row stands. Another state is an
+// [*AlteredError].
+func AgreesEnd(ctx context.Context, s *Store, search Search, id, state string, ends []string) error {
+	says := func() (string, error) {
+		e, err := newest(ctx, s, search, &audit.Record{ActionType: audit.ActionApproval, ApprovalID: id}, 0, 0, func(r *audit.Record) bool { return slices.Contains(ends, r.Event) })
+		return cmp.Or(e.Event, state), err
+	}
+	said, err := says()
+	if err != nil || said == state {
+		return err
+	}
+	// A decision may have been committed between the two reads. None is now.
+	err = s.between(func(w *writer) error {
+		row, err := foldrows.Find(w.Conn, fold.Approvals, []string{id})
+		if err == nil && row != nil {
+			const column = 3
+			state = row[column]
+		}
+		return err
+	})
+	if errors.Is(err, ErrClosed) || errors.Is(err, ErrLatched) {
+		// Nothing is decided any more.
+		return nil
+	}
+	if err == nil {
+		said, err = says()
+	}
+	if err != nil || said == state {
+		return err
+	}
+	return Altered(s, fold.Approvals, id)
 }
 
 // KeyGone returns the number of the record after another one that says that a tenant's digest key is

@@ -15,6 +15,9 @@ import (
 // AlteredError means that somebody other than the daemon changed a row.
 type AlteredError = db.AlteredError
 
+// Left are the altered rows that a list leaves out.
+type Left = db.Left
+
 // settleSeals migrates the database, and makes sure that its rows are sealed. Accepted says that the
 // operator accepts the rows as they are, for this start.
 func (s *Store) settleSeals(ctx context.Context, w *db.Writer, o Options) (seals *db.Seals, accepted bool, err error) {

@@ -282,11 +282,15 @@ export interface ApprovalListParams {
 export interface ApprovalListResult {
   approvals: unknown[];
   total: number;
+  /** Rows that something else than the daemon changed: the list leaves out what needs them. */
+  altered?: string[];
 }
 
 export interface ApprovalNews {
   approval?: ApprovalSummary;
   caught?: boolean;
+  /** Rows that something else than the daemon changed: the list leaves out what needs them. */
+  altered?: string[];
 }
 
 export interface ApprovalOutcome {

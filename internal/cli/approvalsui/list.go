@@ -49,10 +49,11 @@ func (s *People) List(ctx context.Context, f ListOptions) error {
 		return err
 	}
 	defer c.Close()
-	all, err := approvalsIn(ctx, c, f.State, f.Agent)
+	all, altered, err := approvalsIn(ctx, c, f.State, f.Agent)
 	if err != nil {
 		return fmt.Errorf("cannot list requests: %w", err)
 	}
+	defer s.NoteAltered(altered)
 	order := cmp.Or(f.Order, OrderAge)
 	if f.Order == "" && (f.State == "" || f.State == api.ApprovalPending) {
 		order = OrderLikelihood
@@ -102,7 +103,7 @@ func (s *People) Lines(ctx context.Context, scr term.Screen, rows int) (lines []
 		return nil, 0, err
 	}
 	defer c.Close()
-	all, err := approvalsIn(ctx, c, "", "")
+	all, _, err := approvalsIn(ctx, c, "", "")
 	if err != nil || len(all) == 0 {
 		return nil, 0, err
 	}
@@ -120,7 +121,7 @@ func (s *People) Pending(ctx context.Context, agent string) (ids []string, err e
 		return nil, err
 	}
 	defer c.Close()
-	all, err := approvalsIn(ctx, c, "", agent)
+	all, _, err := approvalsIn(ctx, c, "", agent)
 	for i := range all {
 		ids = append(ids, all[i].ApprovalID)
 	}
@@ -147,7 +148,7 @@ const listPage = 1000
 
 // approvalsIn returns all held messages in a state, oldest first. An empty state means
 // pending ones, and an empty agent all agents.
-func approvalsIn(ctx context.Context, c *client.Client, state, agent string) (all []listed, err error) {
+func approvalsIn(ctx context.Context, c *client.Client, state, agent string) (all []listed, altered []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, cli.AnswerTime)
 	defer cancel()
 	type page struct {
@@ -167,25 +168,26 @@ func approvalsIn(ctx context.Context, c *client.Client, state, agent string) (al
 	for next := ask(""); next != nil; {
 		p := <-next
 		if p.err != nil {
-			return nil, p.err
+			return nil, nil, p.err
 		}
+		altered = append(altered, p.Altered...)
 		next = nil
 		if n := len(p.Approvals); n == listPage {
 			last, err := read(p.Approvals[n-1])
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			next = ask(last.ApprovalID)
 		}
 		for _, raw := range p.Approvals {
 			l, err := read(raw)
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			all = append(all, l)
 		}
 	}
-	return all, nil
+	return all, altered, nil
 }
 
 func read(raw jsontext.Value) (l listed, err error) {
@@ -215,7 +217,7 @@ func findApproval(ctx context.Context, c *client.Client, name string) (*found, e
 		return nil, unknown
 	}
 	for _, state := range []string{api.ApprovalPending, "all"} {
-		all, err := approvalsIn(ctx, c, state, "")
+		all, _, err := approvalsIn(ctx, c, state, "")
 		if err != nil {
 			return nil, err
 		}
@@ -256,7 +258,7 @@ func (s *People) heldNow(ctx context.Context, state string) []listed {
 		return nil
 	}
 	defer c.Close()
-	all, err := approvalsIn(ctx, c, state, "")
+	all, _, err := approvalsIn(ctx, c, state, "")
 	if err != nil {
 		return nil
 	}

@@ -39,6 +39,8 @@ type Reader struct {
 	// Altered, if set, is called for each altered row that ended a query, and words the query's
 	// error, which wraps its argument. It must not wait for a query.
 	Altered func(*AlteredError) error
+	// left, if set, notes the altered rows that queries leave out, see [Reader.Around].
+	left *Left
 }
 
 // reading is a reading connection with the checker of its rows, nil in a database without seals.
@@ -191,7 +193,7 @@ func (r *Reader) Read(ctx context.Context, query func(*sqlite.Conn) error) error
 		return err
 	}
 	defer func() { r.conns <- conn }()
-	if err := conn.checker.take(query(conn.Conn)); err != nil {
+	if err := r.around(conn.checker, func() error { return query(conn.Conn) }); err != nil {
 		if r.Altered != nil {
 			if found, ok := errors.AsType[*AlteredError](err); ok {
 				return r.Altered(found)

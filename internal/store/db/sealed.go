@@ -313,12 +313,14 @@ type checker struct {
 	*sealer
 	// found is the row that ended the current query, or nil.
 	found *AlteredError
+	// leave, if set, is called for each altered row, which the query then leaves out.
+	leave func(*AlteredError)
 }
 
 // checkFunction is the name of the SQL function that notes an altered row. Its arguments are the
 // number of the table, the seal, and the covered columns. It returns 1, or at an altered row the
 // number at which abs() fails and so ends the query: the SQLite package drops the errors of
-// functions.
+// functions. For a list it returns 0, which leaves the row out.
 const checkFunction = "ocipd_unaltered"
 
 // install creates the view of each sealed table on a connection. Functions that only temporary
@@ -328,6 +330,10 @@ func (s *Seals) install(conn *sqlite.Conn) (*checker, error) {
 	err := s.function(conn, checkFunction, func(t *sealedTable, values []sqlite.Value) (sqlite.Value, error) {
 		if c.fits(t, values[0].Blob(), values[1:]) {
 			return sqlite.IntegerValue(1), nil
+		}
+		if c.leave != nil {
+			c.leave(t.altered(values[1:]))
+			return sqlite.IntegerValue(0), nil
 		}
 		c.found = t.altered(values[1:])
 		return sqlite.IntegerValue(math.MinInt64), nil

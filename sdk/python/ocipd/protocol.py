@@ -293,14 +293,21 @@ class ApprovalListParams(TypedDict, total=False):
     after: str
 
 
-class ApprovalListResult(TypedDict):
+class _ApprovalListResult(TypedDict):
     approvals: List[Any]
     total: int
+
+
+class ApprovalListResult(_ApprovalListResult, total=False):
+    # Rows that something else than the daemon changed: the list leaves out what needs them.
+    altered: List[str]
 
 
 class ApprovalNews(TypedDict, total=False):
     approval: 'ApprovalSummary'
     caught: bool
+    # Rows that something else than the daemon changed: the list leaves out what needs them.
+    altered: List[str]
 
 
 class _ApprovalOutcome(TypedDict):
