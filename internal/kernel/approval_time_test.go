@@ -146,7 +146,7 @@ func TestHoldsAreSwept(t *testing.T) {
 			t.Errorf("asked again after it expired, it waits as %s", first.ApprovalID)
 		}
 		w.pass(2 * time.Minute)
-		open, total, err := w.store.Summaries(w.t.Context(), store.ApprovalFilter{State: api.ApprovalPending}, 10)
+		open, total, err := w.store.Summaries(w.t.Context(), store.ApprovalFilter{State: api.ApprovalPending}, 10, nil)
 		if err != nil || total != 0 {
 			t.Errorf("%d still wait: %s, %v", total, open, err)
 		}
