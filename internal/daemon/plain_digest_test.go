@@ -292,13 +292,15 @@ func TestTasksCannotBeGuessed(t *testing.T) {
 		maps.Copy(p, more)
 		operator.must("runner.report", p)
 	}
-	report(m{"event": "waits", "process": waitingProcess(t)})
+	process, end := endingProcess(t)
+	report(m{"event": "waits", "process": process})
 	report(m{"event": "spawned", "pid": 4242})
 	operator.must("task.kill_effect", of(m{"effect_id": paid["effect_id"], "reason": "too much"}))
 	out := func(text string) m { return m{"text": text, "bytes": len(text), "digest": digest(text)} }
 	report(m{"event": "finished", "state": "outcome_unknown", "evidence": "nobody has seen the end", "receipt": m{
 		"exit_code": 3, "stdout": out("4200\n"), "stderr": out("late\n"), "started_at": "2026-11-23T10:00:00Z", "ended_at": "2026-11-23T10:00:01Z",
 	}})
+	end()
 	operator.must("task.settle_effect", of(m{"effect_id": paid["effect_id"], "outcome": "done", "note": "the bank says so"}))
 	told := run("tell")
 	lead.must("task.finish_effect", of(m{"effect_id": told["effect_id"], "run": told["run"], "run_token": told["run_token"], "outcome": "done", "receipt": m{"id": "mail 7"}}))

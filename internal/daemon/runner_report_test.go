@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"github.com/go-json-experiment/json"
@@ -59,19 +60,27 @@ func TestReportsAreTheRunnersAlone(t *testing.T) {
 // waitingProcess is the name of a process that this one, which is the runner of tests, has started.
 func waitingProcess(t testing.TB) string {
 	t.Helper()
+	name, _ := endingProcess(t)
+	return name
+}
+
+// endingProcess is [waitingProcess] with the function that ends it.
+func endingProcess(t testing.TB) (name string, end func()) {
+	t.Helper()
 	child := exec.CommandContext(t.Context(), "sleep", "60")
 	if err := child.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
+	end = sync.OnceFunc(func() {
 		_ = child.Process.Kill()
 		_ = child.Wait()
 	})
+	t.Cleanup(end)
 	name, err := peer.NameOf(child.Process.Pid)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return name
+	return name, end
 }
 
 // runs has a run of a task's effect begin as a process, and end.

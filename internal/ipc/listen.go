@@ -160,5 +160,7 @@ func (c *Claim) Release() error {
 			failures = append(failures, err)
 		}
 	}
-	return errors.Join(errors.Join(failures...), c.lock.Close())
+	// A child process that does not run its program yet has the file open too.
+	unlocked := unix.Flock(int(c.lock.Fd()), unix.LOCK_UN)
+	return errors.Join(errors.Join(failures...), unlocked, c.lock.Close())
 }
