@@ -9,6 +9,10 @@ import (
 	"zombiezen.com/go/sqlite"
 )
 
+// RestoringSession is the [AppProcess.App] of the processes from which somebody restored the state. No app's
+// id has a blank.
+const RestoringSession = "the restoring session"
+
 // AppProcess is a process that is or was an app's. As a part it replaces the one of the same name. The
 // log states each row: a process whose row somebody deletes could operate the daemon.
 type AppProcess struct {

@@ -43,6 +43,10 @@ func (p *Peer) Ancestors() ([]string, error) {
 	return line, nil
 }
 
+// LineOf names a process of this system, its parent, and so on, as [Peer.Ancestors] does. The caller knows that
+// the process is there.
+func LineOf(pid int) ([]string, error) { return lineOf(int32(pid)) }
+
 // lineOf names a process, its parent, and so on.
 func lineOf(pid int32) (line []string, err error) {
 	for pid > 0 && len(line) < maxAncestors {

@@ -103,6 +103,9 @@ func BeginAnew(ctx context.Context, p Places, f *Former, now time.Time) (aside s
 		// Somebody may have taken a process out.
 		mark.Known = false
 	}
+	if err := mark.noteRestorers(); err != nil {
+		return "", err
+	}
 	aside = "former-log-" + now.UTC().Format("20060102T150405Z")
 	move := mover(aside)
 	if err := move(p.logFiles()...); err != nil {

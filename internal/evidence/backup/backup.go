@@ -21,6 +21,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/base/durable"
+	"github.com/openclawos/ocipd/internal/base/peer"
 	"github.com/openclawos/ocipd/internal/evidence/checkpoints"
 	"github.com/openclawos/ocipd/internal/evidence/keyring"
 	"github.com/openclawos/ocipd/internal/evidence/logreader"
@@ -301,6 +302,9 @@ func Restore(ctx context.Context, p Places, dir string, older bool, now time.Tim
 	done.Aside = "before-restore-" + now.UTC().Format("20060102T150405Z")
 	mark := Mark{At: now.UTC(), Records: done.Records, Witnessed: done.Records + done.Lost}
 	mark.readProcesses(ctx, p.Database)
+	if err := mark.noteRestorers(); err != nil {
+		return fail(err)
+	}
 	if err := p.put(dir, &done, &mark); err != nil {
 		return fail(fmt.Errorf("%w; what was there is in the directories %s beside its place", err, done.Aside))
 	}
@@ -437,10 +441,27 @@ type Mark struct {
 	Witnessed uint64    `json:"witnessed"`
 	// Former is set if the state is a new log after another one.
 	Former *Former `json:"former,omitzero"`
-	// Processes are the apps' processes by the state that was replaced, and Known says that they are
-	// all of them.
+	// Processes are the apps' processes by the state that was replaced, and those from which somebody
+	// restored it. Known says that they are all of the apps'.
 	Processes []store.AppProcess `json:"processes,omitempty"`
 	Known     bool               `json:"known,omitzero"`
+}
+
+// noteRestorers adds the processes from which this one was started: the terminal of the person who restores the
+// state operates the daemon.
+func (m *Mark) noteRestorers() error {
+	boot, err := peer.Boot()
+	if err != nil {
+		return err
+	}
+	line, err := peer.LineOf(os.Getppid())
+	if err != nil {
+		return fmt.Errorf("cannot tell from where this command was started: %w", err)
+	}
+	for _, name := range line {
+		m.Processes = append(m.Processes, store.AppProcess{Boot: boot, Name: name, App: store.RestoringSession})
+	}
+	return nil
 }
 
 // readProcesses reads from a stopped daemon's database which processes are or were apps'. Of one that

@@ -29,6 +29,8 @@ type Processes struct {
 	// restored is the daemon that first ran on a restored state in this boot, if nothing is known of
 	// the apps that had registered with the state before. It is "" otherwise.
 	restored string
+	// restorers are the processes from which somebody restored it: that person's terminal, and what started it.
+	restorers map[string]bool
 	// signs reports whether people sign what they decide: then an app that operates decides nothing.
 	signs func() bool
 	terms func() *Terms
@@ -57,7 +59,7 @@ func (p *Processes) load(ctx context.Context, o *Options) error {
 	if p.runs == nil {
 		p.runs = func(string) bool { return true }
 	}
-	p.apps, p.full = make(map[string]appProcess), someProcesses
+	p.apps, p.restorers, p.full = make(map[string]appProcess), make(map[string]bool), someProcesses
 	rows, err := o.Store.AppProcesses(ctx)
 	if err != nil {
 		return err
@@ -65,6 +67,8 @@ func (p *Processes) load(ctx context.Context, o *Options) error {
 	for _, row := range rows {
 		if row.Boot == p.boot && row.App == restoration {
 			p.restored = row.Name
+		} else if row.Boot == p.boot && row.App == store.RestoringSession {
+			p.restorers[row.Name] = true
 		} else if row.Boot == p.boot && p.runs(row.Name) {
 			p.apps[row.Name] = appProcess{row.App, true}
 		} else {
@@ -141,6 +145,9 @@ func (p *Processes) TakeOver(former []store.AppProcess, all bool, own string) (r
 		}
 		if one.App == restoration {
 			p.restored = one.Name
+			take(one.Name, one.App)
+		} else if one.App == store.RestoringSession {
+			p.restorers[one.Name] = true
 			take(one.Name, one.App)
 		} else if p.runs(one.Name) {
 			if fresh, _, ok := p.add(one.Name, one.App); !ok {
@@ -262,8 +269,8 @@ func (p *Processes) MayOperateFrom(line []string) error {
 		p.log.Warn("cannot tell since when an operator runs: refused", zap.Error(err))
 		return api.Errorf(api.Forbidden, "the kernel cannot tell since when this process runs, so it cannot tell it from an app")
 	}
-	if older != "" {
-		return api.Errorf(api.Forbidden, "the state was restored, and nothing is known of the apps that registered before, so a session from before does not operate the daemon (process %s): use a new terminal, or set approvals.allowed_signers", older)
+	if older != "" && !p.restorers[older] {
+		return api.Errorf(api.Forbidden, "the state was restored, and nothing is known of the apps that registered before, so a session from before that did not restore it does not operate the daemon (process %s): use a new terminal, or set approvals.allowed_signers", older)
 	}
 	return nil
 }

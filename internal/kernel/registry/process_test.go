@@ -43,13 +43,14 @@ func TestRestoredProcessesDoNotOperate(t *testing.T) {
 		app, other bool
 		rows       int
 	}{
-		"known":                   {former, true, false, own, false, true, 1},
-		"not all known, new ones": {former, false, false, own, false, true, 2},
-		"nothing known, older":    {nil, false, false, "1@99999999999999", false, false, 1},
-		"nothing known, signed":   {nil, false, true, "1@99999999999999", true, true, 1},
+		"known":                      {former, true, false, own, false, true, 1},
+		"not all known, new ones":    {former, false, false, own, false, true, 2},
+		"nothing known, older":       {nil, false, false, "1@99999999999999", false, false, 1},
+		"nothing known, it restored": {[]store.AppProcess{{Boot: "boot", Name: other, App: store.RestoringSession}, {Boot: "earlier", Name: app, App: store.RestoringSession}}, false, false, "1@99999999999999", false, true, 2},
+		"nothing known, signed":      {nil, false, true, "1@99999999999999", true, true, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := Processes{now: time.Now, terms: func() *Terms { return &Terms{} }, log: zap.NewNop(), boot: "boot", runs: peer.Runs, apps: make(map[string]appProcess), full: someProcesses, signs: func() bool { return tc.signs }}
+			p := Processes{now: time.Now, terms: func() *Terms { return &Terms{} }, log: zap.NewNop(), boot: "boot", runs: peer.Runs, apps: make(map[string]appProcess), restorers: make(map[string]bool), full: someProcesses, signs: func() bool { return tc.signs }}
 			if rows := p.TakeOver(tc.former, tc.all, tc.than); len(rows) != tc.rows {
 				t.Errorf("the rows are %v", rows)
 			}
