@@ -4,8 +4,10 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
+	"github.com/openclawos/ocipd/internal/base/decimal"
 )
 
 // Signing says whether a call of an operator's method takes a person's signature where
@@ -44,6 +46,10 @@ type Challenge struct {
 func SignedCall(method, nonce string, params jsontext.Value) (string, error) {
 	canonical := jsontext.Value("{}")
 	if len(params) > 0 && params.Kind() != 'n' {
+		// The signature would be over another number too.
+		if where, number, found := decimal.Inexact(params); found {
+			return "", fmt.Errorf("cannot sign the parameters of %s: %s: the number %.64s is another one in RFC 8785: write it as a string", method, strings.ReplaceAll(strings.TrimPrefix(where, "/"), "/", "."), number)
+		}
 		canonical = params.Clone()
 		if err := canonical.Canonicalize(); err != nil {
 			return "", fmt.Errorf("cannot sign the parameters of %s: %w", method, err)

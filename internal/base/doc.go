@@ -7,6 +7,7 @@
 // this module.
 //
 //   - child: runs a program to its end, and can end it with all processes that it started
+//   - decimal: finds the numbers of JSON that its canonical form makes others of
 //   - durable: replaces small files atomically: keys, cursors, manifests
 //   - fileowner: checks who else can change a file, and whether data written to it stays there
 //   - filewatch: notices that a file or a folder has changed

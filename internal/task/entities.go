@@ -214,7 +214,7 @@ type Planned struct {
 	Kind            string         `json:"side_effect_kind" is:"required max=64" doc:"The kind of effect, in a word: deployment, merge, notification, …"`
 	RequestedAction string         `json:"requested_action,omitzero" is:"max=4096" doc:"The action, in a sentence that a person can decide about. Required to request an approval."`
 	Command         *Action        `json:"command,omitzero" doc:"The program to run. The approval binds program, arguments, environment and inputs by their digests."`
-	Params          jsontext.Value `json:"params,omitzero" is:"object keeps=16384" doc:"The parameters of an effect that is no command, for its executor."`
+	Params          jsontext.Value `json:"params,omitzero" is:"object exact keeps=16384" doc:"The parameters of an effect that is no command, for its executor."`
 	Compensation    *Action        `json:"compensation,omitzero" doc:"A command that undoes the effect. It is approved together with the effect."`
 }
 

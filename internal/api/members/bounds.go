@@ -10,7 +10,7 @@ import (
 
 // Bounds are the content of a member's tags.
 type Bounds struct {
-	Required, Nonempty, Object, Null bool
+	Required, Nonempty, Object, Null, Exact bool
 	// Max and Keeps are 0 for no bound.
 	Max, Keeps int
 	// Ranged is set if Low and High bound a number.
@@ -50,6 +50,8 @@ func read(f reflect.StructField, tag string) (b Bounds) {
 			b.Nonempty = true
 		case "object":
 			b.Object = true
+		case "exact":
+			b.Exact = true
 		case "null":
 			b.Null = true
 		case "names":
@@ -93,5 +95,5 @@ func (b *Bounds) ranged(text string) (err error) {
 
 // none reports whether there are no bounds.
 func (b *Bounds) none() bool {
-	return !b.Required && !b.Nonempty && !b.Object && b.Max == 0 && b.Keeps == 0 && !b.Ranged && b.Words == nil && b.Prefix == "" && b.Form == nil && (b.Each == nil || b.Each.none())
+	return !b.Required && !b.Nonempty && !b.Object && !b.Exact && b.Max == 0 && b.Keeps == 0 && !b.Ranged && b.Words == nil && b.Prefix == "" && b.Form == nil && (b.Each == nil || b.Each.none())
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
+	"github.com/openclawos/ocipd/internal/base/decimal"
 	"github.com/openclawos/ocipd/internal/base/ids"
 )
 
@@ -231,6 +232,11 @@ func (r *rule) raw(v jsontext.Value, path string, f *api.Fields) {
 		r.absent(path, r.Required, f)
 	case r.Object && v.Kind() != '{' && (!r.Null || v.Kind() != 'n'):
 		f.Add(path, "not an object")
+	}
+	if r.Exact {
+		if where, number, found := decimal.Inexact(v); found {
+			f.Add(path+strings.ReplaceAll(where, "/", "."), "the number %.64s is another one in RFC 8785: write it as a string", number)
+		}
 	}
 	r.size(len(v), "bytes", path, f)
 }

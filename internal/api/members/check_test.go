@@ -34,6 +34,7 @@ type sample struct {
 	Kept   []string          `json:"kept" is:"keeps=2" each:"max=1"`
 	Raw    jsontext.Value    `json:"raw" is:"required object max=9"`
 	Status jsontext.Value    `json:"status" is:"object null"`
+	Digest jsontext.Value    `json:"digested" is:"exact"`
 	Env    map[string]string `json:"env" is:"required max=1"`
 	Inner  inner             `json:"inner"`
 	Maybe  *inner            `json:"maybe" is:"required"`
@@ -89,6 +90,9 @@ func TestCheck(t *testing.T) {
 		{`{"raw":null,"status":null}`, `raw: not an object`},
 		{`{"raw":{"a":1234}}`, `raw: longer than 9 bytes`},
 		{`{"status":7}`, `status: not an object`},
+		{`{"status":{"a":9007199254740993},"digested":{"a":[1.0,1e2,0.1,-0]}}`, ``},
+		{`{"digested":{"a":[1,9007199254740993]}}`, `digested.a.1: the number 9007199254740993 is another one in RFC 8785: write it as a string`},
+		{`{"digested":1e400}`, `digested: the number 1e400 is another one in RFC 8785: write it as a string`},
 		{`{"env":{"a":"1","b":"2"}}`, `env: more than 1 items`},
 		{`{"env":null}`, `env: required`},
 		{`{"session":"a:"}`, `session: "a:" is not {channelId}:{target} or agent:{agentId}:{rest}`},

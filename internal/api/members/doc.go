@@ -16,6 +16,7 @@
 //	id=PREFIX   an id: the prefix and a UUID
 //	form=NAME   one of the forms in forms.go
 //	object      raw JSON is an object; with null, it can also be null
+//	exact       numbers of raw JSON are the same in the canonical form, RFC 8785: a digest covers it
 //	names       a list of at most 256 names
 //
 // Bounds other than required and nonempty apply to present values alone: to texts that are not

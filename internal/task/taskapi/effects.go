@@ -178,7 +178,7 @@ type FinishEffectParams struct {
 	Run      int            `json:"run" is:"required range=1.." doc:"The run's number."`
 	RunToken string         `json:"run_token" is:"required max=256" doc:"The run's token from task.run_effect."`
 	Outcome  string         `json:"outcome" is:"required words=done|failed" doc:"The outcome."`
-	Receipt  jsontext.Value `json:"receipt,omitzero" is:"keeps=16384" doc:"Evidence of the outcome."`
+	Receipt  jsontext.Value `json:"receipt,omitzero" is:"exact keeps=16384" doc:"Evidence of the outcome."`
 }
 
 // SettleEffectParams is a person's report of a run with an unknown outcome (task.settle_effect).

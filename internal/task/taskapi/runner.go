@@ -58,7 +58,7 @@ type RunnerReportParams struct {
 	PID      int            `json:"pid,omitzero" doc:"The command's process. Required with spawned."`
 	State    string         `json:"state,omitzero" is:"words=done|failed|outcome_unknown" doc:"The outcome. Required with finished."`
 	Evidence string         `json:"evidence,omitzero" is:"max=16384" doc:"The known facts about a run with an unknown outcome."`
-	Receipt  jsontext.Value `json:"receipt,omitzero" doc:"The run's receipt."`
+	Receipt  jsontext.Value `json:"receipt,omitzero" is:"exact" doc:"The run's receipt."`
 }
 
 // Rules reports faults between members.
