@@ -46,6 +46,7 @@ type Contact struct {
 type ContactListResult struct {
 	Contacts []Contact `json:"contacts"`
 	Total    int       `json:"total"`
+	Altered  []string  `json:"altered,omitzero" doc:"Rows that something else than the daemon changed: the list leaves out what needs them."`
 }
 
 // ContactForgetParams names a session of which is forgotten what was learned

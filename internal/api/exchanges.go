@@ -70,4 +70,6 @@ type Exchange struct {
 // ExchangeResult is the sides of an exchange that the caller may see.
 type ExchangeResult struct {
 	Exchanges []Exchange `json:"exchanges"`
+	// Altered is set for operators alone.
+	Altered []string `json:"altered,omitzero" doc:"Rows that something else than the daemon changed: the list leaves out what needs them."`
 }

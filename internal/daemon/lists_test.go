@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/api"
 	"github.com/openclawos/ocipd/internal/audit"
 )
@@ -36,5 +37,28 @@ func TestOldEndOfARequestIsNotShown(t *testing.T) {
 	waitFor(t, "the record of the row", func() bool { return slices.Equal(h.altered(), []string{"approvals"}) })
 	if r := h.records(audit.Filter{Like: audit.Record{Event: "altered_row"}})[0]; list.Altered[0] != "approvals "+r.Details["row"].(string) {
 		t.Errorf("listed is %s, on record %v", list.Altered, r.Details)
+	}
+}
+
+// One altered row hides no other one from an operator: the list leaves it out, and names it.
+func TestListsGoOnAfterAnAlteredRow(t *testing.T) {
+	h := build(t, acme)
+	alice := h.agent("@acme/alice")
+	alice.dispatch("telegram:dave", "Hello", fresh(nil))
+	alice.dispatch("agent:bob:main", "Hello", fresh(nil))
+	h.stop()
+	h.editRows(`UPDATE exchanges SET state = replace(state, '"round":1', '"round": 1') WHERE counterparty = 'agent-dave-1'; UPDATE sessions SET account_id = 'forged' WHERE key = 'telegram:dave'`)
+	h.start()
+	for method, table := range map[string]string{"exchange.list": "exchanges", "contact.list": "sessions"} {
+		var list struct {
+			Exchanges []jsontext.Value `json:"exchanges"`
+			Contacts  []jsontext.Value `json:"contacts"`
+			Altered   []string         `json:"altered"`
+		}
+		h.operator(method, nil, &list)
+		if len(list.Exchanges)+len(list.Contacts) == 0 || len(list.Altered) != 1 || !strings.HasPrefix(list.Altered[0], table+" ") {
+			t.Errorf("%s: %+v", method, list)
+		}
+		waitFor(t, "the record of the row", func() bool { return slices.Contains(h.altered(), table) })
 	}
 }

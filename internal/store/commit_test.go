@@ -478,7 +478,7 @@ func TestOnlyDurableCommitsAreTimed(t *testing.T) {
 	})
 	timed("queries", 0, func() {
 		for range 20 {
-			if _, _, err := s.Sessions(t.Context(), SessionFilter{}, 1, 0); err != nil {
+			if _, _, err := s.Sessions(t.Context(), SessionFilter{}, 1, 0, nil); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -486,7 +486,7 @@ func TestOnlyDurableCommitsAreTimed(t *testing.T) {
 	commit(t, s, with(Session{Key: "telegram:dave"}))
 	timed("a query with something to be written first", 1, func() {
 		s.TouchSession("telegram:dave", time.UnixMilli(1))
-		if found, _, err := s.Sessions(t.Context(), SessionFilter{}, 1, 0); err != nil || len(found) != 1 || found[0].MessageCount != 1 {
+		if found, _, err := s.Sessions(t.Context(), SessionFilter{}, 1, 0, nil); err != nil || len(found) != 1 || found[0].MessageCount != 1 {
 			t.Fatalf("%+v, %v", found, err)
 		}
 	})

@@ -189,13 +189,13 @@ type ExchangeFilter struct {
 }
 
 // Exchanges returns up to limit exchange sides, highest id first, which for the
-// daemon's own ids is newest first.
-func (s *State) Exchanges(ctx context.Context, f ExchangeFilter, limit int) (found []ocip.Exchange, err error) {
+// daemon's own ids is newest first. With a list for them, it leaves altered rows out.
+func (s *State) Exchanges(ctx context.Context, f ExchangeFilter, limit int, left *Left) (found []ocip.Exchange, err error) {
 	where, args := db.Matching([2]string{"id = ?", f.ID}, [2]string{"agent = ?", f.Agent}, [2]string{"counterparty = ?", f.Counterparty},
 		[2]string{"outcome = ?", string(f.Outcome)}, [2]string{"id < ?", f.Before})
-	read := s.db.Long
+	read := s.db.Around(left).Long
 	if f.ID != "" {
-		read = s.db.Scan
+		read = s.db.Around(left).Scan
 	}
 	err = read(ctx, func(conn *sqlite.Conn) error {
 		return db.Collect(conn, &found, `SELECT `+exchangeColumns+` FROM exchanges WHERE `+where+` ORDER BY id DESC, agent LIMIT ?`, append(args, limit), scanExchange)

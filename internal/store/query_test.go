@@ -386,7 +386,7 @@ func TestSessions(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			page, total, err := s.Sessions(t.Context(), tt.filter, tt.limit, tt.offset)
+			page, total, err := s.Sessions(t.Context(), tt.filter, tt.limit, tt.offset, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -405,7 +405,7 @@ func TestSessions(t *testing.T) {
 	}
 	// A touch appears in a list at once.
 	s.TouchSession("s0", at(9))
-	page, _, err := s.Sessions(t.Context(), SessionFilter{}, 1, 0)
+	page, _, err := s.Sessions(t.Context(), SessionFilter{}, 1, 0, nil)
 	if err != nil || page[0].Key != "s0" || page[0].MessageCount != 1 {
 		t.Errorf("got %+v, %v", page, err)
 	}

@@ -142,13 +142,13 @@ const sessionMatch = ` WHERE (?1 = '' OR agent_id = ?1) AND (?2 = '' OR channel_
 	AND (agent_id, identified) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?8)))`
 
 // Sessions returns a page of the matching sessions, last used first, and the number of all that
-// match.
-func (s *Store) Sessions(ctx context.Context, f SessionFilter, limit, offset int) (page []Session, total int, err error) {
+// match. With a list for them, it leaves altered rows out.
+func (s *Store) Sessions(ctx context.Context, f SessionFilter, limit, offset int, left *Left) (page []Session, total int, err error) {
 	s.Flush()
 	agents, channels, served := f.Of.lists()
 	match := []any{f.AgentID, f.ChannelID, f.AccountID, db.Milliseconds(f.ActiveSince), db.Milliseconds(f.IdleSince), agents, channels, served}
 	var counts []int64
-	err = s.db.Long(ctx, func(conn *sqlite.Conn) (err error) {
+	err = s.db.Around(left).Long(ctx, func(conn *sqlite.Conn) (err error) {
 		// Both queries see one state, so that the total fits the page.
 		defer sqlitex.Transaction(conn)(&err)
 		if err := db.Collect(conn, &counts, `SELECT count(*) FROM main.sessions`+sessionMatch, match, db.ScanInt); err != nil {

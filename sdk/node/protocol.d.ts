@@ -886,6 +886,8 @@ export interface ContactListParams {
 export interface ContactListResult {
   contacts: Contact[];
   total: number;
+  /** Rows that something else than the daemon changed: the list leaves out what needs them. */
+  altered?: string[];
 }
 
 export interface Description {
@@ -1099,6 +1101,8 @@ export interface ExchangeResolveParams {
 
 export interface ExchangeResult {
   exchanges: Exchange[];
+  /** Rows that something else than the daemon changed: the list leaves out what needs them. */
+  altered?: string[];
 }
 
 export interface Extract {

@@ -510,7 +510,7 @@ func (g *Grants) state(ctx context.Context, one *Grant, signers approval.Signers
 	case one.Kind == api.GrantStanding:
 		return api.GrantInForce, nil
 	}
-	sides, err := g.o.Store.Exchanges(ctx, store.ExchangeFilter{ID: one.ExchangeID, Agent: one.Agent}, 1)
+	sides, err := g.o.Store.Exchanges(ctx, store.ExchangeFilter{ID: one.ExchangeID, Agent: one.Agent}, 1, nil)
 	if err != nil || len(sides) == 0 {
 		return api.GrantOver, err
 	}

@@ -75,12 +75,14 @@ func (s *command) listContacts(ctx context.Context, params api.ContactListParams
 	scr, now := s.Screen(), time.Now()
 	t := &term.Table{Columns: []term.Column{{Title: "SESSION", Whole: true}, {Title: "AGENT", Whole: true}, {Title: "WHO", Whole: true, Below: true}, {Title: "MESSAGES", Least: 8, Right: true}, {Title: "LAST", Least: 4, Right: true}}}
 	var printed, total int
+	var altered []string
 	for {
 		size := min(limit-params.Offset, api.MaxPage)
 		params.Limit = &size
 		var page struct {
 			Contacts []jsontext.Value `json:"contacts"`
 			Total    int              `json:"total"`
+			Altered  []string         `json:"altered"`
 		}
 		if err := s.AskPage(ctx, c.Call, "contact.list", &params, &page); err != nil {
 			return fmt.Errorf("cannot list contacts: %w", err)
@@ -102,6 +104,7 @@ func (s *command) listContacts(ctx context.Context, params api.ContactListParams
 			}
 			t.Add(term.AddressOf(one.SessionKey), term.Plain(one.Agent), whoIs(&one), term.Plain(fmt.Sprint(one.MessageCount)), term.Plain(term.Age(now.Sub(one.LastActiveAt))))
 		}
+		altered = append(altered, page.Altered...)
 		params.Offset += len(page.Contacts)
 		if total = page.Total; len(page.Contacts) == 0 || params.Offset >= min(limit, total) {
 			break
@@ -110,6 +113,7 @@ func (s *command) listContacts(ctx context.Context, params api.ContactListParams
 	if err := t.Write(s.Stdout, scr); err != nil {
 		return err
 	}
+	s.NoteAltered(altered)
 	if printed == 0 {
 		fmt.Fprintln(s.Stderr, "nobody")
 	}

@@ -39,11 +39,17 @@ func (c *Contacts) List(ctx context.Context, p *api.ContactListParams, d *direct
 	if len(who) > 0 {
 		f.Of = &store.SessionOwners{Agents: exchangestate.Owners(who...)}
 	}
-	page, total, err := c.o.Store.Sessions(ctx, f, p.PageSize(), p.Offset)
+	var left store.Left
+	around := &left
+	if len(who) > 0 {
+		// An agent learns nothing of rows that may be another's.
+		around = nil
+	}
+	page, total, err := c.o.Store.Sessions(ctx, f, p.PageSize(), p.Offset, around)
 	if err != nil {
 		return api.ContactListResult{}, err
 	}
-	result := api.ContactListResult{Contacts: make([]api.Contact, 0, len(page)), Total: total}
+	result := api.ContactListResult{Contacts: make([]api.Contact, 0, len(page)), Total: total, Altered: left.Names}
 	for i := range page {
 		s := &page[i]
 		one := api.Contact{SessionKey: s.Key, Agent: s.AgentID, LastActiveAt: s.LastActiveAt.UTC(), MessageCount: s.MessageCount, Kind: string(ocip.KindUnknown)}

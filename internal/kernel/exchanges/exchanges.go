@@ -91,11 +91,14 @@ func filter(p *api.ExchangeListParams, before string) store.ExchangeFilter {
 
 // List returns a page of exchanges to people, newest first.
 func (x *Exchanges) List(ctx context.Context, p *api.ExchangeListParams) (api.ExchangeResult, error) {
-	page, err := x.o.Store.Exchanges(ctx, filter(p, p.Before), p.Page())
+	var left store.Left
+	page, err := x.o.Store.Exchanges(ctx, filter(p, p.Before), p.Page(), &left)
 	if err != nil {
 		return api.ExchangeResult{}, err
 	}
-	return x.shown(ctx, page)
+	list, err := x.shown(ctx, page)
+	list.Altered = left.Names
+	return list, err
 }
 
 // Show returns every side of an exchange, each with the state that a person settles.
@@ -141,7 +144,7 @@ func (x *Exchanges) ResolveFor(ctx context.Context, a *registry.App, p *api.Exch
 
 // sides returns the sides of an exchange that a caller may see, at least one.
 func (x *Exchanges) sides(ctx context.Context, id string, mine func(agent string) bool) ([]ocip.Exchange, error) {
-	sides, err := x.o.Store.Exchanges(ctx, store.ExchangeFilter{ID: id}, api.MaxPage)
+	sides, err := x.o.Store.Exchanges(ctx, store.ExchangeFilter{ID: id}, api.MaxPage, nil)
 	if err != nil {
 		return nil, err
 	}

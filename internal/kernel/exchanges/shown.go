@@ -33,7 +33,7 @@ func (x *Exchanges) GetFor(ctx context.Context, id, app string, r *Rules) (api.E
 func (x *Exchanges) ListFor(ctx context.Context, p *api.ExchangeListParams, r *Rules) (api.ExchangeResult, error) {
 	var page []ocip.Exchange
 	for before := p.Before; ; {
-		next, err := x.o.Store.Exchanges(ctx, filter(p, before), p.Page()-len(page))
+		next, err := x.o.Store.Exchanges(ctx, filter(p, before), p.Page()-len(page), nil)
 		if err != nil {
 			return api.ExchangeResult{}, err
 		}

@@ -70,7 +70,7 @@ func (v *Viewer) List(ctx context.Context, p *api.SessionListParams, edge time.T
 			f.IdleSince = edge
 		}
 	}
-	page, total, err := v.Store.Sessions(ctx, f, p.Page(), p.Offset)
+	page, total, err := v.Store.Sessions(ctx, f, p.Page(), p.Offset, nil)
 	if err != nil {
 		return api.SessionListResult{}, err
 	}

@@ -63,7 +63,7 @@ func (s *Sources) stored(ctx context.Context, is *api.Status, activeSince time.T
 	for outcome, n := range counts {
 		is.Exchanges[string(outcome)] = n
 	}
-	if _, is.Sessions, err = s.Store.Sessions(ctx, store.SessionFilter{ActiveSince: activeSince}, 0, 0); err != nil {
+	if _, is.Sessions, err = s.Store.Sessions(ctx, store.SessionFilter{ActiveSince: activeSince}, 0, 0, nil); err != nil {
 		return err
 	}
 	if is.Held > 0 {

@@ -912,9 +912,14 @@ class ContactListParams(TypedDict, total=False):
     offset: int
 
 
-class ContactListResult(TypedDict):
+class _ContactListResult(TypedDict):
     contacts: List['Contact']
     total: int
+
+
+class ContactListResult(_ContactListResult, total=False):
+    # Rows that something else than the daemon changed: the list leaves out what needs them.
+    altered: List[str]
 
 
 class Description(TypedDict):
@@ -1093,8 +1098,13 @@ class ExchangeResolveParams(_ExchangeResolveParams, total=False):
     signature: str
 
 
-class ExchangeResult(TypedDict):
+class _ExchangeResult(TypedDict):
     exchanges: List['Exchange']
+
+
+class ExchangeResult(_ExchangeResult, total=False):
+    # Rows that something else than the daemon changed: the list leaves out what needs them.
+    altered: List[str]
 
 
 class Extract(TypedDict):
