@@ -52,9 +52,7 @@ func decimal(number string) (digits string, exponent int, ok bool) {
 	if i := strings.IndexAny(rest, "eE"); i >= 0 {
 		var err error
 		if exponent, err = strconv.Atoi(rest[i+1:]); err != nil {
-			exponent = 0
-			ok = strings.Trim(rest[:i], "0.") == ""
-			return "", 0, ok
+			return "", 0, strings.Trim(rest[:i], "0.") == ""
 		}
 		rest = rest[:i]
 	}
