@@ -460,5 +460,10 @@ func (k *ruleset) openRelease(ctx context.Context, row *store.Release, r *approv
 			return gate.Sealed{}, w.Waited, cmp.Or(err, error(gone))
 		}
 	}
+	if len(decisions) == 0 {
+		if why := outbox.Retired(k.store, row.RecordSeq); why != nil {
+			return gate.Sealed{}, w.Waited, why
+		}
+	}
 	return gate.Sealed{}, nil, gate.ErrUndecided
 }

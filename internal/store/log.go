@@ -3,12 +3,10 @@ package store
 import (
 	"context"
 	"errors"
-	"math"
 	"time"
 
 	"github.com/openclawos/ocipd/internal/audit"
 	"github.com/openclawos/ocipd/internal/audit/fold"
-	"github.com/openclawos/ocipd/internal/store/db"
 	"github.com/openclawos/ocipd/internal/store/logstore"
 	"go.uber.org/zap"
 	"golang.org/x/mod/sumdb/note"
@@ -73,15 +71,6 @@ func (s *Store) Retire(ctx context.Context, seq uint64) (audit.Tombstone, error)
 		}
 	}
 	return s.Tombstone(ctx)
-}
-
-// NeededFrom returns the first record that a waiting message or an open release needs: the one that let it
-// through. It is the largest number if nothing waits.
-func NeededFrom(ctx context.Context, s *Store) (seq uint64, err error) {
-	const query = `SELECT coalesce(min(seq), ?1) FROM (SELECT min(record_seq) AS seq FROM main.outbox
-		UNION ALL SELECT min(record_seq) FROM main.releases WHERE state IN ('ready', 'claimed') AND record_seq > 0)`
-	n, err := db.Row(ctx, s.db, "the messages that wait", query, []any{math.MaxInt64}, db.ScanInt)
-	return uint64(n), err
 }
 
 // Prune completes the removal of the records of a tombstone, and of the exchanges that ended before

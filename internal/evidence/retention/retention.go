@@ -116,21 +116,12 @@ func (k *Keeper) Retire(_ context.Context, _ api.Peer, p *api.AuditRetireParams)
 }
 
 // retire removes the segments whose last record is older than a moment, and their records from the
-// database, if every sink has them and no message that waits needs one of them.
+// database, if every sink has them.
 func (k *Keeper) retire(ctx context.Context, before time.Time) (r api.AuditRetireResult, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	segments, refused := k.o.Mirror.Expired(ctx, before)
-	needed, err := store.NeededFrom(ctx, k.o.Store)
-	if err != nil {
-		return r, err
-	}
-	keep := k.o.Followed() + 1
-	if needed < keep && len(segments) > 0 && segments[len(segments)-1].Last >= needed {
-		k.o.Log.Info("records are kept for messages that wait: ocipd queue list, ocipd approvals", zap.Uint64("from", needed))
-	}
-	keep = min(keep, needed)
-	for len(segments) > 0 && segments[len(segments)-1].Last >= keep {
+	for len(segments) > 0 && segments[len(segments)-1].Last > k.o.Followed() {
 		segments = segments[:len(segments)-1]
 	}
 	if len(segments) == 0 {

@@ -219,40 +219,6 @@ func TestFollowersComeFirst(t *testing.T) {
 	}
 }
 
-// The record that let a message through is kept as long as the message waits.
-func TestWaitingMessagesKeepTheirRecords(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t, 20)
-	k := f.start()
-	m := &store.Message{MessageID: store.MessageID{Queue: "q"}, DispatchID: "waits", ExpiresAt: minutes(1000), Body: []byte(`{}`)}
-	receipt, err := f.Store.Commit(&store.Change{Records: []*audit.Record{{ID: "waits", ActionType: audit.ActionExchange, DispatchID: "waits"}}, Parts: []store.Part{m}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	fill := func() {
-		for i := range 20 {
-			if _, err := f.Store.Commit(&store.Change{Records: []*audit.Record{{ID: fmt.Sprint("s", i), ActionType: audit.ActionSecurity, PolicyReason: strings.Repeat(" x", 200)}}}); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	fill()
-	f.followed.Store(f.Store.Head().Seq)
-	f.eventually("the segments behind it", func() bool {
-		list := f.Mirror.Segments()
-		return f.Mirror.Mirrored() == f.Store.Head().Seq && list[len(list)-1].First > receipt.Seq+5
-	})
-	r, err := retire(f, k, minutes(1000))
-	if err != nil || r.Retired == 0 || r.Retired >= receipt.Seq {
-		t.Fatalf("retired: %+v, %v; the message needs %d", r, err, receipt.Seq)
-	}
-	f.Store.Taken(m.MessageID)
-	f.Store.Flush()
-	if r, err := retire(f, k, minutes(1000)); err != nil || r.Retired < receipt.Seq {
-		t.Errorf("the message was taken: %+v, %v", r, err)
-	}
-}
-
 // A changed segment is not removed, and neither are its records.
 func TestDamagedSegmentStays(t *testing.T) {
 	t.Parallel()

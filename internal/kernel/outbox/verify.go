@@ -102,6 +102,9 @@ func (o *Outbox) evidence(ctx context.Context, d *Delivery, data []byte) (*store
 		return found, w, nil
 	}
 	if len(decisions) == 0 {
+		if why := Retired(o.store, d.RecordSeq); why != nil {
+			return nil, nil, why
+		}
 		return nil, nil, undecided("no record lets it through")
 	}
 	if why, err := KeyGone(ctx, o.store, o.search, decisions[0].TenantID, d.RecordSeq); err != nil || why != nil {
@@ -118,6 +121,15 @@ func KeyGone(ctx context.Context, s *store.Store, search store.Search, tenant st
 		return nil, err
 	}
 	return &gate.Withdrawn{Reason: fmt.Sprintf("its tenant's digest key is gone (record %d), so that it cannot be held against its decision any more", gone)}, nil
+}
+
+// Retired says why a message is withdrawn whose decision's record retention has removed. It is nil for a
+// record that must be there.
+func Retired(s *store.Store, decidedBy uint64) error {
+	if decidedBy == 0 || decidedBy > s.Retired() {
+		return nil
+	}
+	return &gate.Withdrawn{Reason: fmt.Sprintf("the record of its decision (%d) was retired, so that it cannot be held against it any more", decidedBy)}
 }
 
 // decisionsAbout returns the records of the decision about a row, or an error if a later record ended its
