@@ -57,7 +57,7 @@ export const quoted = (s) => /^[\w@%+=:,./-]+$/.test(s) ? s : "'" + visible(s).r
 // stranger. Where there is no agent yet, it is the command that adds one.
 export const wary = () => {
   const [one, another] = status.value?.agents ?? [];
-  return one ? `ocipd send ${another ? "--agent " + quoted(one.id) + " " : ""}telegram:4711 'I promise the report by Friday.'` : "ocipd config add-agent --help";
+  return one ? `ocipd send telegram:4711 'I promise the report by Friday.'${another ? " --agent " + quoted(one.id) : ""}` : "ocipd config add-agent --help";
 };
 
 export const Empty = ({ children, command, mark = "✓" }) => <div class="empty"><i aria-hidden="true">{mark}</i><p>{children}</p>{command && <Copy text={command} />}</div>;
