@@ -57,13 +57,18 @@ func TestWitnessKeepsAnOlderLogClosed(t *testing.T) {
 		}
 		return c.Size
 	}
+	// The daemon has noticed the witness.
+	var status api.Status
+	for len(status.Witnesses) == 0 || status.Witnesses[0].Signed == 0 {
+		h.operator("kernel.status", map[string]any{}, &status)
+	}
 	h.stop()
 	last := seen()
 	if out, err := exec.Command("cp", "-r", h.path("state"), h.path("older")).CombinedOutput(); err != nil {
 		t.Fatal(string(out))
 	}
 	h.start()
-	var status api.Status
+	status = api.Status{}
 	if h.operator("kernel.status", nil, &status); len(status.Witnesses) != 1 || status.Witnesses[0].Name != "other.example" || status.Witnesses[0].Signed < last || status.Witnesses[0].Error != "" {
 		t.Errorf("the witness is shown as %+v, and has seen %d records", status.Witnesses, last)
 	}
