@@ -112,7 +112,7 @@ func (q *Requests) ended(ctx context.Context, id, state string) error {
 func (q *Requests) read(stored store.Approval) (*Request, error) {
 	r, err := decode(stored)
 	if err != nil {
-		err = errors.Join(err, store.Altered(q.o.Store, fold.Approvals, stored.ID))
+		err = errors.Join(err, q.o.Store.Altered(fold.Approvals, stored.ID))
 	}
 	return r, err
 }
@@ -195,7 +195,7 @@ func (q *Requests) summaries(ctx context.Context, f store.ApprovalFilter, limit 
 // summary decodes a request for a list.
 func (q *Requests) summary(ctx context.Context, stored *store.ApprovalSummary) (one api.ApprovalSummary, err error) {
 	if one, err = decodeSummary(stored.Text); err != nil {
-		return one, errors.Join(err, store.Altered(q.o.Store, fold.Approvals, stored.ID))
+		return one, errors.Join(err, q.o.Store.Altered(fold.Approvals, stored.ID))
 	}
 	return one, q.ended(ctx, stored.ID, stored.State)
 }

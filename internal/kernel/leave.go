@@ -2,7 +2,6 @@ package kernel
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -455,14 +454,9 @@ func (k *ruleset) openRelease(ctx context.Context, row *store.Release, r *approv
 			return sealed, w.Waited, err
 		}
 	}
-	if len(decisions) > 0 && weigh {
-		if gone, err := outbox.KeyGone(ctx, k.store, k.search.Query, decisions[0].TenantID, row.RecordSeq); err != nil || gone != nil {
-			return gate.Sealed{}, w.Waited, cmp.Or(err, error(gone))
-		}
-	}
-	if len(decisions) == 0 {
-		if why := outbox.Retired(k.store, row.RecordSeq); why != nil {
-			return gate.Sealed{}, w.Waited, why
+	if weigh || len(decisions) == 0 {
+		if err := outbox.Gone(ctx, k.store, k.search.Query, decisions, row.RecordSeq); err != nil {
+			return gate.Sealed{}, w.Waited, err
 		}
 	}
 	return gate.Sealed{}, nil, gate.ErrUndecided

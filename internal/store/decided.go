@@ -179,7 +179,7 @@ func AgreesEnd(ctx context.Context, s *Store, search Search, id, state string, e
 	if err != nil || said == state {
 		return err
 	}
-	return Altered(s, fold.Approvals, id)
+	return s.Altered(fold.Approvals, id)
 }
 
 // KeyGone returns the number of the record after another one that says that a tenant's digest key is

@@ -273,11 +273,11 @@ func (s *State) agrees(t fold.Table, key []string, row fold.Row) error {
 	says, said := s.state.Get(t, key)
 	s.logger.Error("a row of the database is not as the audit log says, and is not used",
 		zap.String("table", t.Name()), zap.Strings("row", key), zap.Strings("found", row), zap.Strings("log", says), zap.Uint64("record", said))
-	return s.db.Altered(db.NewAltered(t.Name(), key...))
+	return s.Altered(t, key...)
 }
 
 // Altered reports a row that the daemon cannot have written, and returns the [*AlteredError].
-func Altered(s *Store, t fold.Table, key ...string) error {
+func (s *State) Altered(t fold.Table, key ...string) error {
 	return s.db.Altered(db.NewAltered(t.Name(), key...))
 }
 

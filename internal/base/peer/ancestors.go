@@ -32,7 +32,7 @@ func (p *Peer) Ancestors() ([]string, error) {
 	if !p.alive() || p.PID <= 0 {
 		return fail(ErrGone)
 	}
-	line, err := lineOf(p.PID)
+	line, err := LineOf(p.PID)
 	if err != nil {
 		return fail(err)
 	}
@@ -43,12 +43,9 @@ func (p *Peer) Ancestors() ([]string, error) {
 	return line, nil
 }
 
-// LineOf names a process of this system, its parent, and so on, as [Peer.Ancestors] does. The caller knows that
-// the process is there.
-func LineOf(pid int) ([]string, error) { return lineOf(int32(pid)) }
-
-// lineOf names a process, its parent, and so on.
-func lineOf(pid int32) (line []string, err error) {
+// LineOf names a process of this system, its parent, and so on, as [Peer.Ancestors] does. The caller knows
+// that the process is there.
+func LineOf(pid int32) (line []string, err error) {
 	for pid > 0 && len(line) < maxAncestors {
 		stat, err := os.ReadFile(procPath(pid, "stat"))
 		if err != nil {

@@ -42,7 +42,7 @@ func Look(name string) (Seen, error) {
 	if !Runs(name) {
 		return fail(ErrGone)
 	}
-	line, err := lineOf(pid)
+	line, err := LineOf(pid)
 	if err != nil {
 		return fail(err)
 	}

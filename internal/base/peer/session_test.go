@@ -40,7 +40,7 @@ func TestOlderThan(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer syscall.Kill(pid, syscall.SIGKILL)
-	line, err := lineOf(int32(pid))
+	line, err := LineOf(int32(pid))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -99,13 +99,11 @@ func (f *Former) readLog(ctx context.Context, p Places, notes []string) (err err
 // so that equal texts still have equal digests.
 func BeginAnew(ctx context.Context, p Places, f *Former, now time.Time) (aside string, err error) {
 	mark := Mark{At: now.UTC(), Witnessed: f.Records, Former: f}
-	if mark.readProcesses(ctx, p.Database); f.Problem != "" {
-		// Somebody may have taken a process out.
-		mark.Known = false
-	}
-	if err := mark.noteRestorers(); err != nil {
+	if err := mark.readProcesses(ctx, p.Database); err != nil {
 		return "", err
 	}
+	// After a problem, somebody may have taken a process out.
+	mark.Known = mark.Known && f.Problem == ""
 	aside = "former-log-" + now.UTC().Format("20060102T150405Z")
 	move := mover(aside)
 	if err := move(p.logFiles()...); err != nil {

@@ -301,8 +301,7 @@ func Restore(ctx context.Context, p Places, dir string, older bool, now time.Tim
 	}
 	done.Aside = "before-restore-" + now.UTC().Format("20060102T150405Z")
 	mark := Mark{At: now.UTC(), Records: done.Records, Witnessed: done.Records + done.Lost}
-	mark.readProcesses(ctx, p.Database)
-	if err := mark.noteRestorers(); err != nil {
+	if err := mark.readProcesses(ctx, p.Database); err != nil {
 		return fail(err)
 	}
 	if err := p.put(dir, &done, &mark); err != nil {
@@ -447,14 +446,20 @@ type Mark struct {
 	Known     bool               `json:"known,omitzero"`
 }
 
-// noteRestorers adds the processes from which this one was started: the terminal of the person who restores the
-// state operates the daemon.
-func (m *Mark) noteRestorers() error {
+// readProcesses reads from a stopped daemon's database which processes are or were apps'. Of one that
+// is missing or cannot be read, they are not known. It adds the processes from which this one was started:
+// the terminal of the person who restores the state operates the daemon.
+func (m *Mark) readProcesses(ctx context.Context, database string) error {
+	if r, err := store.OpenReader(ctx, database); err == nil {
+		defer r.Close()
+		m.Processes, err = r.AppProcesses(ctx)
+		m.Known = err == nil
+	}
 	boot, err := peer.Boot()
 	if err != nil {
 		return err
 	}
-	line, err := peer.LineOf(os.Getppid())
+	line, err := peer.LineOf(int32(os.Getppid()))
 	if err != nil {
 		return fmt.Errorf("cannot tell from where this command was started: %w", err)
 	}
@@ -462,18 +467,6 @@ func (m *Mark) noteRestorers() error {
 		m.Processes = append(m.Processes, store.AppProcess{Boot: boot, Name: name, App: store.RestoringSession})
 	}
 	return nil
-}
-
-// readProcesses reads from a stopped daemon's database which processes are or were apps'. Of one that
-// is missing or cannot be read, they are not known.
-func (m *Mark) readProcesses(ctx context.Context, database string) {
-	r, err := store.OpenReader(ctx, database)
-	if err != nil {
-		return
-	}
-	defer r.Close()
-	m.Processes, err = r.AppProcesses(ctx)
-	m.Known = err == nil
 }
 
 // MarkPath returns the path of the mark. The next start records the restoration and removes the

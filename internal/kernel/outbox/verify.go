@@ -2,7 +2,6 @@ package outbox
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -101,35 +100,30 @@ func (o *Outbox) evidence(ctx context.Context, d *Delivery, data []byte) (*store
 		}
 		return found, w, nil
 	}
-	if len(decisions) == 0 {
-		if why := Retired(o.store, d.RecordSeq); why != nil {
-			return nil, nil, why
-		}
-		return nil, nil, undecided("no record lets it through")
+	if err := Gone(ctx, o.store, o.search, decisions, d.RecordSeq); err != nil {
+		return nil, nil, err
 	}
-	if why, err := KeyGone(ctx, o.store, o.search, decisions[0].TenantID, d.RecordSeq); err != nil || why != nil {
-		return nil, nil, cmp.Or(err, error(why))
+	if len(decisions) == 0 {
+		return nil, nil, undecided("no record lets it through")
 	}
 	return nil, nil, undecided(gate.ErrUndecided.Error())
 }
 
-// KeyGone says why a message is withdrawn that cannot be held against its record any more, since the
-// digest key of that record is gone, on record. It is nil for a key that is still there.
-func KeyGone(ctx context.Context, s *store.Store, search store.Search, tenant string, decidedBy uint64) (*gate.Withdrawn, error) {
-	gone, err := store.KeyGone(ctx, s, search, tenant, decidedBy)
+// Gone returns a [gate.Withdrawn] for a message that cannot be held against its decision any more: retention
+// has removed the record of it, or the digest key of its tenant is gone, on record. It is nil if both must be
+// there. Decisions are those that were found, and decidedBy is the number of the record.
+func Gone(ctx context.Context, s *store.Store, search store.Search, decisions []store.Decision, decidedBy uint64) error {
+	if len(decisions) == 0 {
+		if decidedBy == 0 || decidedBy > s.Retired() {
+			return nil
+		}
+		return &gate.Withdrawn{Reason: fmt.Sprintf("the record of its decision (%d) was retired, so that it cannot be held against it any more", decidedBy)}
+	}
+	gone, err := store.KeyGone(ctx, s, search, decisions[0].TenantID, decidedBy)
 	if err != nil || gone == 0 {
-		return nil, err
+		return err
 	}
-	return &gate.Withdrawn{Reason: fmt.Sprintf("its tenant's digest key is gone (record %d), so that it cannot be held against its decision any more", gone)}, nil
-}
-
-// Retired says why a message is withdrawn whose decision's record retention has removed. It is nil for a
-// record that must be there.
-func Retired(s *store.Store, decidedBy uint64) error {
-	if decidedBy == 0 || decidedBy > s.Retired() {
-		return nil
-	}
-	return &gate.Withdrawn{Reason: fmt.Sprintf("the record of its decision (%d) was retired, so that it cannot be held against it any more", decidedBy)}
+	return &gate.Withdrawn{Reason: fmt.Sprintf("its tenant's digest key is gone (record %d), so that it cannot be held against its decision any more", gone)}
 }
 
 // decisionsAbout returns the records of the decision about a row, or an error if a later record ended its

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/openclawos/ocipd/internal/base/text"
@@ -90,8 +91,11 @@ func spelledKey(what, key string) error {
 
 // looksOfAgents reports whether a channel has another name than that of agents, and looks like it.
 func looksOfAgents(channel string) bool {
-	return channel != AgentChannel && len(channel) <= maxNameBytes && text.Skeleton(channel) == text.Skeleton(AgentChannel)
+	return channel != AgentChannel && len(channel) <= maxNameBytes && text.Skeleton(channel) == lookOfAgents()
 }
+
+// lookOfAgents is computed once, since it is compared for each message.
+var lookOfAgents = sync.OnceValue(func() string { return text.Skeleton(AgentChannel) })
 
 // Rendering returns the changes that a channel's clients make to a text.
 func (d *Directory) Rendering(channel string) []text.Rendering { return d.network(channel).rendering }
